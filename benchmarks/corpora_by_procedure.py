@@ -26,7 +26,7 @@ from published import DATA, FOLDS, PUBLISHED, labelled_runs, out_of_fold
 
 from certify_assets.certificates import Settings, evaluate, observe
 from certify_assets.certificates.counts import count_at
-from certify_assets.certificates.pool import observe_pool
+from certify_assets.certificates.evidence import observe_pool
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.rendering import Renderer
 

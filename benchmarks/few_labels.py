@@ -1,68 +1,341 @@
-"""What one labelled run of each task decides, against all labels.
+"""What few labels decide: against all labels, against what was planned, and against other proofs.
 
     python benchmarks/few_labels.py [TABLE …] [--draws 200] [--quick]
+    python benchmarks/few_labels.py --corpora [--picture FILE.svg] [--data DIR] [--scores DIR]
+    python benchmarks/few_labels.py --baselines [--data DIR] [--scores DIR]
 
 Each TABLE is a score table with all outcomes; by default docs/examples/scores.csv. Runs are drawn by
 seeds 0, 1, … and certified on the reject side. A row has the mean coverage over draws with its
 standard error, the mean number of labels that are read until the stop, and the coverage of the
 default with every label. --quick: twenty draws.
+
+--corpora does so on six corpora with lexical scores (those of `corpora_by_procedure.py`), both
+sides, for one run a task, two, four and all. The number in brackets is what `certify plan` expects
+from scores without labels, the true success rate and AUROC. The mean error of these predictions
+comes last, with a standard error over corpora, and with guesses that are off. --picture draws
+coverage against labels of five corpora.
+
+--baselines sets one_run beside the procedures that the paper compares, on the reject side.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final, NamedTuple
 
 import numpy as np
+from corpora_by_procedure import Runs, scored
+from published import DATA
 
 from certify_assets.certificates import Settings, evaluate, observe
+from certify_assets.certificates.attempt_planning import designs, plan_attempts
+from certify_assets.certificates.auroc import auroc
 from certify_assets.certificates.one_run import rows_until_stop, stop_limit
-from certify_assets.certificates.sampling import Draw
-from certify_assets.tables.score_table import ScoreTable, read_score_table
+from certify_assets.certificates.procedures import DEFAULT
+from certify_assets.certificates.row_planning import RowModel
+from certify_assets.certificates.sampling import TASKS, Draw
+from certify_assets.tables.score_table import read_score_table
 
 EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "scores.csv"
+CORPORA = (
+    "miniwob_weak",
+    "miniwob_mixed",
+    "intercode_bash",
+    "taubench_retail",
+    "swebench_lite_acr",
+    "multi_swe_bench_java",
+)
+#: corpora and sides of the picture, at its budget
+PICTURED: Final = {
+    "miniwob_weak": "reject",
+    "miniwob_mixed": "reject",
+    "intercode_bash": "reject",
+    "taubench_retail": "release",
+    "swebench_lite_acr": "reject",
+}
+PICTURE_ALPHA: Final = 0.2
+BUDGETS: Final = (0.1, 0.2)
+SIDES: Final = ("reject", "release")
+BASELINES: Final = (
+    "naive",
+    "deff",
+    "one_per_task",
+    "task_hoeffding",
+    "taskboot",
+    DEFAULT,
+    "one_run",
+)
+#: errors of a guess of AUROC and of success rate
+GUESSES: Final = ((0.03, 0.0), (-0.03, 0.0), (0.0, 0.05), (0.0, -0.05))
+#: below this nothing is decided, and a plan that says so is right for nothing
+NOTHING: Final = 0.01
 
 
-def measured(table: ScoreTable, procedure: str, alpha: float, draws: int) -> tuple[float, ...]:
-    """Mean coverage, its standard error, and mean number of labels read."""
-    assert table.trajectories is not None
-    tasks, runs = list(map(str, table.tasks)), list(map(str, table.trajectories))
-    asked, number = Settings(procedure=procedure, alpha=alpha), len(set(tasks))
-    level = asked.level(number)
-    limit = stop_limit(procedure, number, alpha=alpha, level=level, share=asked.planned_share)
+class Found(NamedTuple):
+    """Means over draws: labels read, share decided with its standard error, and share planned."""
+
+    labels: float
+    coverage: float
+    spread: float
+    planned: float = math.nan
+    # planned by guesses that are off
+    guessed: tuple[float, ...] = ()
+
+
+class Cell(NamedTuple):
+    """What the draws of a corpus decide on one side at one budget, by procedure and attempts."""
+
+    corpus: str
+    side: str
+    alpha: float
+    found: Mapping[tuple[str, int], Found]
+
+
+def share(runs: Runs, threshold: float | None, side: str) -> float:
+    """Share of all runs that a threshold decides."""
+    if threshold is None:
+        return 0.0
+    return float(
+        np.mean(runs.scores <= threshold if side == "reject" else runs.scores >= threshold)
+    )
+
+
+def measured(runs: Runs, asked: Settings, draws: int, attempts: int = 1) -> Found:
+    """Draw some runs of every task by seeds 0, 1, …, and certify them."""
+    tasks, names = list(map(str, runs.tasks)), list(map(str, range(runs.tasks.size)))
+    number = len(set(tasks))
     covered, read = [], []
     for seed in range(draws):
-        rows = Draw.of(tasks, runs, table.scores, count=number, seed=seed).rows(tasks, runs)
-        scores, outcomes = table.scores[rows], table.labels[rows]
-        found = evaluate(observe(scores, outcomes, table.tasks[rows]), asked).threshold
-        covered.append(0.0 if found is None else float(np.mean(table.scores <= found)))
-        read.append(rows_until_stop(outcomes[np.argsort(scores, kind="stable")] == 1, limit))
-    return float(np.mean(covered)), float(np.std(covered)) / math.sqrt(draws), float(np.mean(read))
+        draw = Draw(number * attempts, attempts, TASKS, 1, seed, "")
+        rows = draw.rows(tasks, names)
+        scores, outcomes = runs.scores[rows], runs.outcomes[rows]
+        made = evaluate(observe(scores, outcomes, runs.tasks[rows]), asked.replace(seed=seed))
+        covered.append(share(runs, made.threshold, asked.side))
+        limit = rows.size
+        if asked.method.by_rows:
+            level, planned = asked.level(number), asked.planned_share
+            limit = stop_limit(
+                asked.procedure, number, alpha=asked.alpha, level=level, share=planned
+            )
+        reject = asked.side == "reject"
+        order = np.argsort(scores if reject else -scores, kind="stable")
+        read.append(rows_until_stop((outcomes == reject)[order], limit))
+    spread = float(np.std(covered)) / math.sqrt(draws)
+    return Found(float(np.mean(read)), float(np.mean(covered)), spread)
+
+
+def all_labels(runs: Runs, asked: Settings) -> Found:
+    """Certify with every label."""
+    made = evaluate(observe(*runs), asked)
+    return Found(float(runs.scores.size), share(runs, made.threshold, asked.side), 0.0)
+
+
+def planned(runs: Runs, asked: Settings, attempts: int, guess: tuple[float, float]) -> float:
+    """Return the share that a plan expects, from scores and a guess that is off by so much."""
+    area, rate = auroc(runs.scores, runs.outcomes == 1), float(runs.outcomes.mean())
+    model = RowModel.of(
+        runs.scores, float(np.clip(rate + guess[1], 0.01, 0.99)), min(area + guess[0], 0.999)
+    )
+    if asked.method.by_rows:
+        return model.plan(np.unique(runs.tasks).size, asked).coverage
+    return plan_attempts(model, runs.scores, runs.tasks, asked, attempts=attempts).coverage
+
+
+def cells(name: str, runs: Runs, draws: int) -> Iterator[Cell]:
+    """Measure and plan every draw of a corpus."""
+    several = designs(np.unique(runs.tasks, return_counts=True)[1])
+    for alpha in BUDGETS:
+        for side in SIDES:
+            found = {}
+            for procedure, attempts in (
+                ("one_run", 1),
+                ("average", 1),
+                *((DEFAULT, number) for number in several),
+            ):
+                asked = Settings(procedure=procedure, alpha=alpha, side=side)
+                if attempts == several[-1]:
+                    made = all_labels(runs, asked)
+                else:
+                    made = measured(runs, asked, draws, attempts)
+                found[procedure, attempts] = made._replace(
+                    planned=planned(runs, asked, attempts, (0.0, 0.0)),
+                    guessed=tuple(planned(runs, asked, attempts, guess) for guess in GUESSES),
+                )
+            yield Cell(name, side, alpha, found)
+
+
+def clustered_mean(groups: Sequence[Sequence[float]]) -> tuple[float, float, int]:
+    """Mean of values that come in groups, its standard error over groups, and their number."""
+    values = np.concatenate([np.asarray(group) for group in groups])
+    mean = float(values.mean())
+    sums = np.array([float(np.sum(np.asarray(group) - mean)) for group in groups])
+    correction = len(groups) / max(1, len(groups) - 1)
+    return mean, math.sqrt(correction * float(np.square(sums).sum())) / values.size, values.size
+
+
+def print_corpora(every: Sequence[Cell]) -> None:
+    """Print what draws decide, and how far plans are off."""
+    print("| corpus | α | side | one_run | average | default, 2 runs | 4 runs | all |")
+    print("|---|---|---|---|---|---|---|---|")
+    for cell in every:
+        parts = {"2": "–", "4": "–", "all": "–"}
+        for (procedure, attempts), found in cell.found.items():
+            last = attempts > 1 and (procedure, attempts) == list(cell.found)[-1]
+            key = procedure if attempts == 1 else "all" if last else str(attempts)
+            parts[key] = f"{found.labels:,.0f} → {found.coverage:.3f} ({found.planned:.3f})"
+        columns = ("one_run", "average", "2", "4", "all")
+        row = " | ".join(parts[key] for key in columns)
+        print(f"| {cell.corpus} | {cell.alpha:g} | {cell.side} | {row} |")
+    print("\n| planned | mean error | bias | with a guess that is off | cells |")
+    print("|---|---|---|---|---|")
+    kinds: dict[str, Callable[[str, int, int], bool]] = {
+        "`one_run`": lambda procedure, _, __: procedure == "one_run",
+        "`average`": lambda procedure, _, __: procedure == "average",
+        "default, 2 runs": lambda _, attempts, last: attempts == 2 != last,
+        "default, 4 runs": lambda _, attempts, last: attempts == 4 != last,
+        "default, all runs": lambda _, attempts, last: attempts == last,
+        "default, together": lambda procedure, _, __: procedure == DEFAULT,
+    }
+    for kind, belongs in kinds.items():
+        groups: dict[str, list[Found]] = {}
+        for cell in every:
+            last = max(attempts for _, attempts in cell.found)
+            groups.setdefault(cell.corpus, []).extend(
+                found
+                for (procedure, attempts), found in cell.found.items()
+                if belongs(procedure, attempts, last)
+                and max(found.coverage, found.planned) > NOTHING
+            )
+        kept = [group for group in groups.values() if group]
+        exact = clustered_mean([[abs(f.planned - f.coverage) for f in group] for group in kept])
+        bias = clustered_mean([[f.planned - f.coverage for f in group] for group in kept])
+        off = clustered_mean(
+            [[abs(guess - f.coverage) for f in group for guess in f.guessed] for group in kept]
+        )
+        print(
+            f"| {kind} | {exact[0]:.3f} ± {exact[1]:.3f} | {bias[0]:+.3f} ± {bias[1]:.3f} | "
+            f"{off[0]:.3f} ± {off[1]:.3f} | {exact[2]} |"
+        )
+
+
+def draw_picture(every: Sequence[Cell], path: Path) -> None:
+    """Draw the share decided against the labels read."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    marks = ("o", "s", "^", "D", "v")
+    colours = ("#1f57b0", "#13776f", "#8a5a00", "#b3261e", "#5a6470")
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "few_labels", "font.size": 10}):
+        figure = Figure(figsize=(7.2, 4.2), layout="constrained")
+        axes = figure.add_subplot()
+        chosen = [
+            cell
+            for cell in every
+            if cell.alpha == PICTURE_ALPHA and PICTURED.get(cell.corpus) == cell.side
+        ]
+        for cell, mark, colour in zip(chosen, marks, colours, strict=False):
+            line = [found for (name, _), found in cell.found.items() if name != "average"]
+            axes.plot(
+                [found.labels for found in line],
+                [100 * found.coverage for found in line],
+                marker=mark,
+                color=colour,
+                label=f"{cell.corpus} ({cell.side})",
+            )
+            average = cell.found["average", 1]
+            axes.plot(
+                [average.labels], [100 * average.coverage], mark, color=colour, mfc="white", ls=""
+            )
+        axes.set_xscale("log")
+        ticks = [25, 50, 100, 200, 400, 800, 1600]
+        axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+        axes.set_xticks([], minor=True)
+        axes.set_ylim(0, 102)
+        axes.grid(color="#e4e8ed")
+        axes.set_xlabel("labels read")
+        axes.set_ylabel("runs decided, %")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=9, loc="lower right")
+        figure.savefig(path, format=path.suffix[1:], metadata={"Date": None})
+
+
+def print_baselines(name: str, runs: Runs, draws: int) -> None:
+    """Print a row a budget: what each procedure certifies on the reject side of a corpus."""
+    tasks, sizes = np.unique(runs.tasks, return_counts=True)
+    for alpha in BUDGETS:
+        row = []
+        for procedure in BASELINES:
+            asked = Settings(procedure=procedure, alpha=alpha)
+            one = procedure == "one_run" or asked.method.one_draw
+            made = measured(runs, asked, draws) if one else all_labels(runs, asked)
+            row.append(f"{made.coverage:.3f}")
+        print(
+            f"| {name} | {tasks.size} | {sizes.mean():.3g} | {alpha:g} | {' | '.join(row)} |",
+            flush=True,
+        )
+
+
+def read_runs(names: Sequence[str], data: Path, scores: Path | None) -> Iterator[tuple[str, Runs]]:
+    """Read the corpora that are there, and say which are not."""
+    with tempfile.TemporaryDirectory() as temporary:
+        for name in names:
+            runs = scored(name, data, scores or Path(temporary))
+            if isinstance(runs, str):
+                print(runs)
+            else:
+                yield name, runs
+
+
+def table_rows(path: Path, draws: int) -> None:
+    """Print what one run a task of a table decides."""
+    table = read_score_table(path)
+    runs = Runs(table.scores, table.labels, table.tasks)
+    for alpha in BUDGETS:
+        best = all_labels(runs, Settings(alpha=alpha))
+        for procedure in ("one_run", "average"):
+            found = measured(runs, Settings(procedure=procedure, alpha=alpha), draws)
+            print(
+                f"| {path.stem} | {alpha:g} | `{procedure}` | {100 * found.coverage:.1f} % ± "
+                f"{100 * found.spread:.1f} | {found.labels:.0f} of {np.unique(runs.tasks).size} | "
+                f"{len(table):,} → {100 * best.coverage:.1f} % |"
+            )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("tables", nargs="*", type=Path, metavar="TABLE", default=[EXAMPLE])
-    parser.add_argument("--draws", type=int, default=200)
+    parser.add_argument("--draws", type=int)
+    parser.add_argument("--corpora", action="store_true")
+    parser.add_argument("--baselines", action="store_true")
+    parser.add_argument("--picture", type=Path)
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--scores", type=Path)
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
+    if given.corpora:
+        draws = given.draws or 50
+        corpora = read_runs(CORPORA, given.data, given.scores)
+        every = [cell for name, runs in corpora for cell in cells(name, runs, draws)]
+        print_corpora(every)
+        if given.picture is not None:
+            draw_picture(every, given.picture)
+        return
+    if given.baselines:
+        print(f"| corpus | tasks | runs a task | α | {' | '.join(BASELINES)} |")
+        print("|" + "---|" * (4 + len(BASELINES)))
+        for name, runs in read_runs(CORPORA, given.data, given.scores):
+            print_baselines(name, runs, given.draws or 200)
+        return
     print("| table | α | procedure | decided | labels read | all labels, default |")
     print("|---|---|---|---|---|---|")
     for path in given.tables:
-        table = read_score_table(path)
-        whole = observe(table.scores, table.labels, table.tasks)
-        for alpha in (0.1, 0.2):
-            best = evaluate(whole, Settings(alpha=alpha)).chosen_coverage
-            for procedure in ("one_run", "average"):
-                mean, spread, read = measured(
-                    table, procedure, alpha, 20 if given.quick else given.draws
-                )
-                print(
-                    f"| {path.stem} | {alpha:g} | `{procedure}` | {100 * mean:.1f} % ± "
-                    f"{100 * spread:.1f} | {read:.0f} of {len(whole.labels)} | {len(table):,} → "
-                    f"{100 * best:.1f} % |"
-                )
+        table_rows(path, 20 if given.quick else given.draws or 200)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,9 @@ from urllib.parse import urlencode, urlsplit
 
 from certify_assets.corpora.config import CorpusConfig, save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.operations.batches import decide_ready, receive
+from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.labels import Label, append_labels
+from certify_assets.operations.receiving import receive
 from certify_assets.operations.review_index import ReviewState
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.reports.review_page import Reviewer, render_review

@@ -20,7 +20,8 @@ from pathlib import Path
 from capacity import command, write_runs
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.operations.batches import decide_ready, receive
+from certify_assets.operations.deciding import decide_ready
+from certify_assets.operations.receiving import receive
 from certify_assets.operations.review_index import ReviewState
 from certify_assets.storage.store import Store
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates import Settings, evaluate, observe
-from certify_assets.certificates.pool import observe_pool
+from certify_assets.certificates.evidence import Evidence, observe_pool
 from certify_assets.certificates.populations import Sample
 from certify_assets.certificates.sides import joint_deltas
 from certify_assets.research.populations import Clustered, effect_sd
@@ -178,7 +178,7 @@ def joint_coverage(reject: Sample, release: Sample, settings: Settings) -> float
         np.r_[reject.outcomes, 1 - release.outcomes],
         np.r_[reject.tasks, release.tasks],
     )
-    sides = joint_deltas(table, settings).items()
+    sides = joint_deltas(Evidence(table), settings).items()
     made = [evaluate(table, settings.replace(side=side, delta=delta)) for side, delta in sides]
     return max(side.chosen_coverage for side in made)
 

@@ -55,8 +55,8 @@ from certify_assets.defs.setup import Setup, settle
 from certify_assets.judges.families.lexical import LexicalJudge
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits
-from certify_assets.operations.batch_record import BatchRecord, batch_names
-from certify_assets.operations.decision_tables import load_decisions
+from certify_assets.operations.batches import BatchRecord, batch_names
+from certify_assets.operations.decisions import load_decisions
 from certify_assets.operations.deployment import read_deployments
 from certify_assets.operations.labels import label_table
 from certify_assets.operations.monitor_record import MonitorRecord, read_alarms

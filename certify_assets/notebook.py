@@ -20,13 +20,19 @@ from numpy.typing import ArrayLike, NDArray
 from certify_assets import certificates as core
 from certify_assets.certificates import Certificate, CertificateSet, Sides
 from certify_assets.errors import InputError, quoted
-from certify_assets.tables.score_reading import IssuedReading, ReadingOptions, ScoreReading
-from certify_assets.tables.settings import COLUMNS, TableSettings, checked_columns
+from certify_assets.tables.settings import (
+    COLUMNS,
+    IssuedReading,
+    ReadingOptions,
+    ScoreReading,
+    TableSettings,
+    checked_columns,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from certify_assets.certificates.pool import GivenPool
+    from certify_assets.certificates.evidence import GivenPool
     from certify_assets.reports.card import Explained
     from certify_assets.tables.score_table import ScoreTable
 

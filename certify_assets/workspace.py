@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.corpus import DeliveryCheck, ImportSummary
     from certify_assets.operations.audit import AuditResult
-    from certify_assets.operations.batch_record import BatchRecord
-    from certify_assets.operations.batches import Received
+    from certify_assets.operations.batches import BatchRecord
     from certify_assets.operations.deployment import Deployment, DeploymentRecord
+    from certify_assets.operations.receiving import Received
     from certify_assets.operations.sampling import SamplingPlan
 
 
@@ -138,13 +138,13 @@ class WorkspaceCorpus(Corpus):
 
     def decide(self, batch: str) -> BatchRecord:
         """Decide a batch that was received, by the deployment, and store its decisions."""
-        from certify_assets.operations.decisions import decide_batch
+        from certify_assets.operations.deciding import decide_batch
 
-        return decide_batch(self.deployment(), batch)
+        return decide_batch(self, batch)
 
     def receive(self, paths: Sequence[str] = (), *, format: str = "") -> Received:
         """Import new runs into a batch, from paths or from the inbox; nothing is decided yet."""
-        from certify_assets.operations.batches import receive
+        from certify_assets.operations.receiving import receive
 
         return receive(self, paths, format=format)
 

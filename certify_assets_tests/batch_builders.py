@@ -7,7 +7,7 @@ import pandas as pd
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Trajectory, write_groups
-from certify_assets.operations.batch_record import (
+from certify_assets.operations.batches import (
     BatchRecord,
     ProvisionalBatch,
     ReceivedBatch,
@@ -15,7 +15,7 @@ from certify_assets.operations.batch_record import (
     is_decided,
     ready_batches,
 )
-from certify_assets.operations.decision_tables import DECISION_COLUMNS, PROVISIONAL
+from certify_assets.operations.decisions import DECISION_COLUMNS, PROVISIONAL
 from certify_assets.operations.sampling import TaskDraw
 from certify_assets.storage.store import Store
 

@@ -1,14 +1,20 @@
 """Draws from populations of known truth, as tests of certificates take them."""
 
+from collections.abc import Sequence
+from typing import TypeAlias
+
 import numpy as np
 
 from certify_assets.certificates.populations import Sample
 from certify_assets.research.populations import Clustered, Fooled
 
+#: a generator, or the seed of one
+Seed: TypeAlias = np.random.Generator | int | Sequence[int]
 
-def paper_process(tasks: int, rho: float, rng: np.random.Generator) -> Sample:
+
+def paper_process(tasks: int, rho: float, seed: Seed) -> Sample:
     """Draw a calibration set of the paper's process."""
-    return Clustered(tasks=tasks, rho=rho).draw(rng)
+    return Clustered(tasks=tasks, rho=rho).draw(np.random.default_rng(seed))
 
 
 def paper_truth(threshold: float, rho: float) -> float:
@@ -16,6 +22,6 @@ def paper_truth(threshold: float, rho: float) -> float:
     return float(Clustered(tasks=2, rho=rho).true_error(threshold))
 
 
-def fooled(tasks: int, share: float, rng: np.random.Generator) -> Sample:
+def fooled(tasks: int, share: float, seed: Seed) -> Sample:
     """Draw tasks of which a share is wrong throughout, unseen by the score."""
-    return Fooled(tasks=tasks, share=share).draw(rng)
+    return Fooled(tasks=tasks, share=share).draw(np.random.default_rng(seed))

@@ -25,7 +25,6 @@ def _keys(module: object) -> set[str]:
 
 CODES = (
     {*findings.SENTENCES, *monitor.SENTENCES, findings.RELABELLED, findings.SHARED_TASKS}
-    | {findings.SECOND_PROMISE}
     | _keys(monitoring)
     | _keys(score_table)
     | _keys(left_out_agents)

@@ -191,7 +191,7 @@ def test_a_card_is_a_bar_in_the_colours_of_the_page(runs: pd.DataFrame) -> None:
     pair = certify(runs, alpha=0.2)
     card = pair._repr_html_()
     (bar,) = (ElementTree.fromstring(part) for part in re.findall(r"<svg.*?</svg>", card))
-    widths = [float(part.get("width", 0)) / 520 for part in bar.findall("rect")[:3]]
+    widths = [float(part.get("width", 0)) / 520 for part in bar.findall("rect")]
     shares = pair._sides.shares
     expected = [shares["reject"], pair.human, shares["release"]]
     assert widths == pytest.approx(expected, abs=1e-3)
@@ -209,7 +209,7 @@ def test_an_account_says_why_and_what_would_widen(runs: pd.DataFrame) -> None:
     assert not few.certified and "Nothing is certified" in few._repr_html_()
     assert "none of the 160 thresholds tried passes" in few.explain()
     for account in (said, few.explain()):
-        assert re.search(r"about \d+ more tasks?|a judge that ranks better", account)
+        assert re.search(r"about \d+ more tasks?|a judge that ranks better", account, re.IGNORECASE)
 
 
 def test_a_chart_is_drawn_on_axes_of_the_user(runs: pd.DataFrame) -> None:

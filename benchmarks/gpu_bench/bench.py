@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from certify_assets.judges.lm.language_model import Encoded, Hardware, LanguageModel, VerdictTokens
+from certify_assets.judges.lm.language_model import (
+    Encoded,
+    Hardware,
+    LanguageModel,
+    VerdictTokens,
+    compile_layers,
+)
 from certify_assets.judges.lm.score import ScoringConfig, score_prompts
 
 __all__ = ["FAIL", "QWEN3_4B", "SUCCESS", "TINY", "Bench", "Shape"]
@@ -140,6 +146,7 @@ class Bench:
                 model: Any = Qwen3ForCausalLM(config)
         finally:
             torch.set_default_dtype(before)
+        compile_layers(model, self.hardware)
         return LanguageModel(
             model.eval(), tokenizer, VerdictTokens((SUCCESS,), (FAIL,)), self.shape.name, "0" * 40
         )

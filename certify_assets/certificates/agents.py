@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certify_assets.arrays import Names
 from certify_assets.certificates.certificate import Certificate
-from certify_assets.certificates.counts import TaskCounts, count_at
+from certify_assets.certificates.counts import count_at
 from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.inputs import observe
 from certify_assets.certificates.path_limits import binomial_tails
+from certify_assets.certificates.procedures import AVERAGE
+from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.verification import settings_of
 
 #: with fewer agents, leaving one out says little of the next
@@ -43,12 +46,13 @@ class AgentError:
     covered : int
         Runs that this threshold decides.
     error : float or None
-        Share of them that is decided wrongly; None where none is decided.
+        Share of them that is decided wrongly; None where none is decided. Of a certificate on
+        average: wrong decisions, as a share of the runs that it says it decides.
     tail : float or None
         Probability of as large an error, or a larger one, were the true one α: binomial, with
-        Kish's number of the agent's covered tasks.
+        Kish's number of the agent's covered tasks, or of all its tasks on average.
     own_error : float or None
-        Share of the runs that the certificate itself decides and decides wrongly.
+        The same error by the certificate itself.
     unseen : bool
         Whether the threshold and the error are of a judge that was trained without the agent.
     """
@@ -67,8 +71,8 @@ def leave_one_agent_out(
     certificate: Certificate,
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
-    agents: Sequence[Any] | NDArray[Any],
+    tasks: Names,
+    agents: Names,
     *,
     unseen: Mapping[str, ArrayLike] | None = None,
 ) -> list[AgentError]:
@@ -104,42 +108,53 @@ def leave_one_agent_out(
         if not mine.any():
             continue
         others = np.asarray(unseen.get(agent, values), dtype=np.float64)
-        threshold = evaluate(observe(others[rest], labels[rest], groups[rest]), settings).threshold
+        made = evaluate(observe(others[rest], labels[rest], groups[rest]), settings)
         truth = labels[mine], groups[mine]
-        own = _decided(settings.side, certificate.threshold, values[mine], *truth)
-        decided = None
-        if threshold is not None:
-            decided = _decided(settings.side, threshold, others[mine], *truth)
-        error = None if decided is None else _error(decided)
+        own = _read(certificate.threshold, certificate.coverage, settings, values[mine], *truth)
+        read = None
+        if made.threshold is not None:
+            read = _read(made.threshold, made.chosen_coverage, settings, others[mine], *truth)
         found.append(
             AgentError(
                 agent=agent,
                 runs=int(mine.sum()),
-                threshold=threshold,
-                covered=0 if decided is None else int(decided.covered_trajectories[0]),
-                error=error,
-                tail=None if decided is None or error is None else excess(decided, settings.alpha),
-                own_error=_error(own),
+                threshold=made.threshold,
+                covered=0 if read is None else read.covered,
+                error=None if read is None else read.error,
+                tail=None if read is None else read.tail,
+                own_error=own.error,
                 unseen=agent in unseen,
             )
         )
     return found
 
 
-def _decided(side: str, threshold: float, *table: NDArray[Any]) -> TaskCounts:
-    return count_at(observe(*table), side, np.array([threshold]))
+class _Read(NamedTuple):
+    """What a threshold does to the runs of one agent."""
+
+    covered: int
+    error: float | None
+    tail: float | None
 
 
-def _error(counts: TaskCounts) -> float | None:
-    """Return the error among the decided runs; None where none is decided."""
-    return float(counts.selective_error[0]) if counts.covered_trajectories[0] else None
+def _read(threshold: float, said: float, settings: Settings, *table: NDArray[Any]) -> _Read:
+    """Read a threshold, by which a share is said to be decided, on the runs of an agent."""
+    everything = np.inf if settings.side == "reject" else -np.inf
+    counts = count_at(observe(*table), settings.side, np.array([threshold, everything]))
+    covered, errors = counts.covered_trajectories.tolist(), int(counts.error_totals[0])
+    if not covered[0]:
+        return _Read(0, None, None)
+    if settings.method.promise == AVERAGE:
+        share, size = errors / covered[1], counts.effective_tasks[1]
+        return _Read(covered[0], share / said, excess(size, share, said * settings.alpha))
+    share, size = errors / covered[0], counts.effective_tasks[0]
+    return _Read(covered[0], share, excess(size, share, settings.alpha))
 
 
-def excess(counts: TaskCounts, alpha: float) -> float:
-    """Return P(Binomial(n, α) ≥ k), n Kish's number of covered tasks, k its share of errors."""
+def excess(size: float, share: float, alpha: float) -> float:
+    """Return P(Binomial(n, α) ≥ k), n Kish's number of tasks, k its share of errors."""
     # a task's share of errors varies no more than one trial of the same mean does
-    size = counts.effective_tasks
-    return float(binomial_tails(size * (1.0 - counts.selective_error), size, 1.0 - alpha)[0])
+    return float(binomial_tails(np.array([size * (1.0 - share)]), np.array([size]), 1 - alpha)[0])
 
 
 def largest_agent_error(rows: Sequence[AgentError]) -> AgentError | None:

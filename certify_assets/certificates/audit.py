@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from certify_assets.arrays import Booleans, Floats, Names
 from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice, saddlepoint_tails
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts, count_at
 from certify_assets.certificates.evaluation import Evaluation, evaluate
+from certify_assets.certificates.evidence import GivenPool, as_pool
 from certify_assets.certificates.inputs import Observations, known_tasks, observe
-from certify_assets.certificates.pool import GivenPool, as_pool
 from certify_assets.certificates.pseudo_task import joined_tails, pseudo_task_tails
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.taskboot import draws_needed, exceedances
@@ -57,19 +57,19 @@ class ThresholdCurve:
 
     side: str
     level: float
-    thresholds: NDArray[np.float64]
-    coverage: NDArray[np.float64]
-    selective_error: NDArray[np.float64]
-    tail: NDArray[np.float64]
-    bootstrap_upper: NDArray[np.float64]
-    passed_bootstrap: NDArray[np.bool_]
-    passed_guard: NDArray[np.bool_]
+    thresholds: Floats
+    coverage: Floats
+    selective_error: Floats
+    tail: Floats
+    bootstrap_upper: Floats
+    passed_bootstrap: Booleans
+    passed_guard: Booleans
 
 
 def threshold_curve(
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
+    tasks: Names,
     *,
     pool: GivenPool | None = None,
     **keywords: Any,
@@ -105,7 +105,7 @@ def threshold_curve(
     )
 
 
-def _upper_bounds(evaluation: Evaluation, settings: Settings) -> NDArray[np.float64]:
+def _upper_bounds(evaluation: Evaluation, settings: Settings) -> Floats:
     """Smallest rate r on a decimal grid with P*(resampled error > r) ≤ level, a threshold each."""
     pseudo, counts = evaluation.test.pseudo, evaluation.counts
     # whether a threshold passed says on which side of α its rate is
@@ -219,7 +219,7 @@ def audit_certificate(
     certificate: Certificate,
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
+    tasks: Names,
     *,
     delta: float | None = None,
 ) -> Audit:
@@ -263,7 +263,7 @@ def audit_certificate(
     return Audit(
         **asdict(found),
         trajectories=observations.scored,
-        tasks=np.unique(observations.tasks[: observations.scored]).size,
+        tasks=observations.task_sizes.size,
         known_tasks=known.number,
         unscored=observations.unscored,
         certificate_sha256=certificate.sha256,
@@ -352,7 +352,7 @@ def lower_error_bound(counts: TaskCounts, delta: float, budget: Fraction) -> flo
 def resample_audit(
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
+    tasks: Names,
     *,
     threshold: float,
     side: str = "reject",
@@ -382,9 +382,8 @@ def resample_audit(
     # another word than "exact" is refused by the settings, like any draws that are no number
     number: Any = 1 if draws == "exact" else draws
     settings = Settings(side=side, alpha=alpha, delta=delta, seed=seed, draws=number)
-    if not isinstance(threshold, float | int) or isinstance(threshold, bool):
-        raise InputError(f"threshold is {quoted(threshold)}; give a finite score.")
-    if not -sys.float_info.max <= threshold <= sys.float_info.max:
+    known = isinstance(threshold, float | int) and not isinstance(threshold, bool)
+    if not (known and -sys.float_info.max <= threshold <= sys.float_info.max):
         raise InputError(f"threshold is {quoted(threshold)}; give a finite score.")
     counts = count_at(observe(scores, outcomes, tasks), side, np.array([float(threshold)]))
     exceedance, passed, note = 0.0, None, _BY_CONSTRUCTION

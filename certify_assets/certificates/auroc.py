@@ -9,13 +9,13 @@ Hanley and McNeil (1982), The meaning and use of the area under a receiver opera
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from certify_assets.arrays import Floats, Integers, Names
 from certify_assets.errors import InputError
 
 _DRAWS = 500
@@ -74,15 +74,13 @@ class AurocFigures(Interval):
 class Ranking:
     """Scores sorted once, so that the AUROC under many weightings of the rows needs no sorting."""
 
-    order: NDArray[np.int64]  # rows by group, then by score
-    starts: NDArray[np.int64]  # where in that order a new group or score begins
-    heads: NDArray[np.int64]  # for every start, the start at which its group begins
-    outcomes: NDArray[np.float64]  # in that order; 1 = success
+    order: Integers  # rows by group, then by score
+    starts: Integers  # where in that order a new group or score begins
+    heads: Integers  # for every start, the start at which its group begins
+    outcomes: Floats  # in that order; 1 = success
 
     @classmethod
-    def of(
-        cls, scores: ArrayLike, outcomes: ArrayLike, groups: NDArray[np.int64] | None = None
-    ) -> Ranking:
+    def of(cls, scores: ArrayLike, outcomes: ArrayLike, groups: Integers | None = None) -> Ranking:
         """Sort finite scores; with groups (tasks, agents) only pairs of equal group count."""
         values, right = np.asarray(scores, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)
         owner = np.zeros(values.size, dtype=np.int64) if groups is None else groups
@@ -94,9 +92,7 @@ class Ranking:
         heads = np.maximum.accumulate(np.where(new_group[starts], np.arange(starts.size), 0))
         return cls(order, starts, heads, right[order])
 
-    def pair_counts(
-        self, weights: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def pair_counts(self, weights: Floats) -> tuple[Floats, Floats]:
         """Return pairs won (a tie is half a pair) and all pairs, a row of weights each."""
         # with whole weights every count is exact, in whatever order it is summed
         if not self.starts.size:
@@ -109,15 +105,15 @@ class Ranking:
         in_group = (np.add.reduceat(kind, groups, axis=1) for kind in (successes, failures))
         return won, np.multiply(*in_group).sum(axis=1)
 
-    def aurocs(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def aurocs(self, weights: Floats) -> Floats:
         """Return the AUROC under each row of weights; NaN where it has no pair."""
         # a few resamples at a time, so that the intermediate matrices stay small
         step = max(1, _CELLS // max(1, self.order.size))
         parts = [self.pair_counts(weights[at : at + step]) for at in range(0, len(weights), step)]
         won, pairs = np.concatenate(parts, axis=1)
-        return np.asarray(np.divide(won, pairs, out=np.full(won.shape, np.nan), where=pairs > 0))
+        return np.divide(won, pairs, out=np.full(won.shape, np.nan), where=pairs > 0)
 
-    def estimate(self, resamples: NDArray[np.float64]) -> AurocFigures:
+    def estimate(self, resamples: Floats) -> AurocFigures:
         """Return the AUROC of all rows with its interval over resamples."""
         won, pairs = (float(value[0]) for value in self.pair_counts(np.ones((1, self.order.size))))
         if pairs == 0:
@@ -126,14 +122,12 @@ class Ranking:
         return {"value": won / pairs, "low": low, "high": high, "pairs": round(pairs)}
 
 
-def name_codes(names: Sequence[Any] | NDArray[Any]) -> NDArray[np.int64]:
+def name_codes(names: Names) -> Integers:
     """Number the names in the order of their sorting."""
     return np.unique([str(name) for name in names], return_inverse=True)[1].astype(np.int64)
 
 
-def task_resamples(
-    tasks: NDArray[np.int64], *, draws: int = _DRAWS, seed: int = 42
-) -> NDArray[np.float64]:
+def task_resamples(tasks: Integers, *, draws: int = _DRAWS, seed: int = 42) -> Floats:
     """Return how often every row is in every resample of tasks with replacement."""
     number = int(tasks.max()) + 1 if tasks.size else 0
     if number < 2:
@@ -141,11 +135,10 @@ def task_resamples(
     drawn = np.random.Generator(np.random.PCG64([seed, number])).multinomial(
         number, np.full(number, 1 / number), size=draws
     )
-    often: NDArray[np.float64] = drawn[:, tasks].astype(np.float64)
-    return often
+    return drawn[:, tasks].astype(np.float64)
 
 
-def percentile_interval(values: NDArray[np.float64]) -> tuple[float | None, float | None]:
+def percentile_interval(values: Floats) -> tuple[float | None, float | None]:
     """Return the 95 % percentile interval of the known values; None twice where none is."""
     known = values[np.isfinite(values)]
     if not known.size:

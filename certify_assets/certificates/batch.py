@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from certify_assets.arrays import Booleans, Floats
 from certify_assets.certificates.counts import covers
 from certify_assets.certificates.inputs import ScoreRange
 from certify_assets.documents import CLOSED, Document, OpenShare, Real, Share
@@ -18,7 +19,6 @@ from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 
 Side = Literal["reject", "release"]
-_Floats = NDArray[np.float64]
 _OneOrMore = Field(min_length=1)
 
 
@@ -36,7 +36,7 @@ class Batch:
 
     trajectories: tuple[str, ...]
     tasks: tuple[str, ...]
-    scores: _Floats
+    scores: Floats
 
     @classmethod
     def of(cls, trajectories: Sequence[str], tasks: Sequence[str], scores: ArrayLike) -> Batch:
@@ -54,7 +54,7 @@ class Batch:
     def __len__(self) -> int:
         return len(self.trajectories)
 
-    def decided(self, side: str, threshold: float) -> NDArray[np.bool_]:
+    def decided(self, side: str, threshold: float) -> Booleans:
         """Return which runs a threshold decides."""
         return covers(side, threshold, self.scores)
 
@@ -77,7 +77,7 @@ class SidePlan(BaseModel):
     thresholds : tuple of float
         Nested sets, the strictest first.
     weights : tuple of float
-        Weight of each agent that is predicted; see `batch_stopping`.
+        Weight of each agent that is predicted; see `batch_tables`.
     means : tuple of tuple of float
         Its error in each set. They say when to give up, and never what is certified.
     expected_labels, expected_net_share : float

@@ -26,11 +26,10 @@ from functools import cached_property, lru_cache
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from certify_assets.arrays import Integers
 from certify_assets.certificates.batch import Batch, BatchPlan, Side, SidePlan
-from certify_assets.certificates.batch_stopping import Stopping, chain_stopping
-from certify_assets.certificates.batch_tables import SetTable, set_table
+from certify_assets.certificates.batch_tables import SetTable, Stopping, chain_stopping, set_table
 from certify_assets.documents import Count, Document, JsonObject, OpenShare, Positive, Real
 from certify_assets.errors import InputError
 
@@ -164,9 +163,9 @@ class DrawnSet:
     threshold: float
     names: tuple[str, ...]
     table: SetTable
-    give_up: NDArray[np.int64]
+    give_up: Integers
 
-    def errors(self, outcomes: Mapping[str, int], wrong: int) -> NDArray[np.int64]:
+    def errors(self, outcomes: Mapping[str, int], wrong: int) -> Integers:
         """Return the errors of the first runs that have labels, up to one too many."""
         found, left = list[int](), self.table.limit
         for name in self.names:

@@ -3,7 +3,7 @@
 Labelled runs of the past predict the errors of a set. Each past agent is one prediction, and so is
 the error of all of them together, with its log odds moved as agents differ. A chain begins with one
 of the candidate sets and widens by a fixed ratio. Its value is the expected number of runs decided
-less labels (`batch_stopping`). A plan moves this value, never the validity of the certificate.
+less labels (`batch_tables`). A plan moves this value, never the validity of the certificate.
 """
 
 from __future__ import annotations
@@ -16,9 +16,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.arrays import Floats, Integers
 from certify_assets.certificates.batch import Batch, BatchPlan, SidePlan
-from certify_assets.certificates.batch_stopping import Before, Stopping, chain_stopping, stopping
-from certify_assets.certificates.batch_tables import SetTable, set_table
+from certify_assets.certificates.batch_tables import (
+    Before,
+    SetTable,
+    Stopping,
+    chain_stopping,
+    set_table,
+    stopping,
+)
 from certify_assets.certificates.counts import SIDES
 from certify_assets.errors import InputError
 
@@ -34,9 +41,6 @@ _NODES: Final = 7
 # errors in budgets, where there is no history
 _UNKNOWN: Final = (0.1, 0.3, 0.6, 1.0, 2.0, 4.0)
 _SURE: Final = 1e-4
-
-_Floats = NDArray[np.float64]
-_Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +58,8 @@ class History:
         Empty where they are not known: how much they differ is then assumed.
     """
 
-    scores: _Floats
-    outcomes: _Integers
+    scores: Floats
+    outcomes: Integers
     sha256: str = ""
     agents: Sequence[str] = ()
 
@@ -70,11 +74,11 @@ class RiskCurve:
         Largest score of every step, ascending, and the error predicted up to it.
     """
 
-    scores: _Floats
-    errors: _Floats
+    scores: Floats
+    errors: Floats
 
     @classmethod
-    def fit(cls, side: str, scores: _Floats, errors: _Integers) -> RiskCurve:
+    def fit(cls, side: str, scores: Floats, errors: Integers) -> RiskCurve:
         """Fit the error of a side, which grows with the score on the reject side and falls on the
         release side; half an error and half a right run are added to every step.
         """
@@ -87,10 +91,10 @@ class RiskCurve:
         wrong, runs = (np.add.reduceat(each, starts) for each in (found, counts))
         return cls(values[fit.blocks[1:] - 1], (wrong + 0.5) / (runs + 1.0))
 
-    def at(self, scores: _Floats) -> _Floats:
+    def at(self, scores: Floats) -> Floats:
         """Return the predicted error at scores; that of 0 where there is none."""
         places = np.searchsorted(self.scores, np.nan_to_num(scores), side="left")
-        return np.asarray(self.errors[np.minimum(places, self.errors.size - 1)])
+        return self.errors[np.minimum(places, self.errors.size - 1)]
 
 
 def plan_batch(
@@ -228,7 +232,7 @@ class _Asked:
             }
         )
 
-    def _predicted(self, scores: _Floats) -> tuple[_Floats, _Floats]:
+    def _predicted(self, scores: Floats) -> tuple[Floats, Floats]:
         """Return the weights of predicted agents, and their errors at scores."""
         if self.history is None:
             errors = np.tile(self.alpha * np.array([_UNKNOWN]).T, scores.size)
@@ -237,7 +241,7 @@ class _Asked:
         return weights.round(6), errors
 
 
-def _best_chain(tables: Sequence[SetTable], weights: _Floats, means: _Floats) -> list[int]:
+def _best_chain(tables: Sequence[SetTable], weights: Floats, means: Floats) -> list[int]:
     """Return the places of the sets of the best chain, empty where none is worth a label."""
     sizes = np.array([table.runs for table in tables])
     # the set after each, by the ratio of a chain; one beyond the last where there is none
@@ -263,9 +267,7 @@ def _best_chain(tables: Sequence[SetTable], weights: _Floats, means: _Floats) ->
     return chain
 
 
-def _components(
-    history: History, side: str, alpha: float, scores: _Floats
-) -> tuple[_Floats, _Floats]:
+def _components(history: History, side: str, alpha: float, scores: Floats) -> tuple[Floats, Floats]:
     """Return the past agents, and their common error as it differs between agents."""
     wrong = (history.outcomes == (1 if side == "reject" else 0)).astype(np.int64)
     pooled = RiskCurve.fit(side, history.scores, wrong)
@@ -288,11 +290,11 @@ def _components(
     return weights, 1 / (1 + np.exp(-np.vstack([*own, moved])))
 
 
-def _log_odds(risk: _Floats) -> _Floats:
-    return np.asarray(np.log(risk / (1 - risk)))
+def _log_odds(risk: Floats) -> Floats:
+    return np.log(risk / (1 - risk))
 
 
-def _spread(agents: NDArray[np.str_], risk: _Floats, wrong: _Integers, alpha: float) -> float:
+def _spread(agents: NDArray[np.str_], risk: Floats, wrong: Integers, alpha: float) -> float:
     """Return the standard deviation, over agents, of the log odds of an error."""
     if not agents.size:
         return _USUAL_SPREAD

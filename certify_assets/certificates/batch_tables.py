@@ -15,6 +15,15 @@ n_k. Errors only grow, so it happens with exactly k errors there, and with K₀ 
 The risk is Σ q_k. It falls as the number of errors in the set grows, so it is at most δ for every
 set above its budget. The critical value is the smallest with a risk of at most δ.
 
+**When to give up.** The value of a set after n labels with k errors is the gain, in runs, where they certify it, 0 where
+they cannot, and else
+
+    V(n, k) = max(0, −price + p V(n+1, k+1) + (1 − p) V(n+1, k)),
+
+with the posterior mean p of the next error. A label costs as much as deciding a run gains. The
+errors of a set are predicted by a mixture of Beta(30 m, 30 (1 − m)) over agents. To give up where
+V is 0 is a stopping rule, and none changes the risk of a table.
+
 References
 ----------
 Waudby-Smith and Ramdas (2020), Confidence sequences for sampling without replacement.
@@ -24,27 +33,26 @@ Waudby-Smith, Stark and Ramdas (2021), RiLACS: risk limiting audits via confiden
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
+
+from certify_assets.arrays import Floats, Integers
 
 # labels after which a table ends, and the same in budgets: valid, and no larger for a larger batch
 _MOST_LABELS, _MOST_BUDGETS = 1600, 40
 # prior of the test: its weight in labels, and its mean in budgets
 _STRENGTH: Final = 20.0
 _PRIOR_MEAN: Final = 0.3
-#: weight, in labels, of the error that is predicted of a set
-PREDICTED: Final = 30.0
+# weight, in labels, of the error that is predicted of a set
+_PREDICTED: Final = 30.0
 _CLOSE: Final = 1e-4
 # the recursion has errors of rounding
 _ROUNDING: Final = 1e-9
-
-_Floats = NDArray[np.float64]
-_Integers = NDArray[np.int64]
 
 
 def error_limit(alpha: float, decided: int) -> int:
@@ -81,15 +89,15 @@ class SetTable:
     limit: int
     alpha: float
     critical_value: float
-    needed: _Integers
-    first: _Floats
+    needed: Integers
+    first: Floats
 
     @property
     def risk(self) -> float:
         """Probability to certify the set with K₀ errors in it, however many labels are taken."""
         return float(self.first.sum())
 
-    def crossing(self, errors: _Integers) -> int | None:
+    def crossing(self, errors: Integers) -> int | None:
         """Return the number of labels that certify the set, None where these do not.
 
         Parameters
@@ -111,14 +119,14 @@ class SetTable:
         )
         return math.exp(min(float(log_e[0]), math.log(1e15)))
 
-    def chances(self, means: _Floats) -> _Floats:
+    def chances(self, means: Floats) -> Floats:
         """Return the probability to certify the set, for predicted means of its error.
 
         The paths to n_k are those of K₀ errors, so each q_k is weighted by a likelihood ratio.
         """
         paths = [
             _log_ratio(self.needed, np.arange(self.needed.size), self.runs, self.limit, beta)
-            for beta in zip(PREDICTED * means, PREDICTED * (1 - means), strict=True)
+            for beta in zip(_PREDICTED * means, _PREDICTED * (1 - means), strict=True)
         ]
         # what K₀ errors exclude has no path of theirs to be weighted
         ratios = np.exp(np.where(self.first > 0, paths, -np.inf))
@@ -131,8 +139,8 @@ def _prior(alpha: float) -> tuple[float, float]:
 
 
 def _log_ratio(
-    labels: _Integers, errors: _Integers, runs: int, limit: int, beta: tuple[float, float]
-) -> _Floats:
+    labels: Integers, errors: Integers, runs: int, limit: int, beta: tuple[float, float]
+) -> Floats:
     """Logarithm of the likelihood of labels under Beta(a, b), over that under K₀ errors."""
     from scipy.special import betaln, gammaln
 
@@ -177,22 +185,22 @@ def set_table(runs: int, alpha: float, delta: float) -> SetTable:
     return SetTable(runs, limit, alpha, math.exp(high), needed, first)
 
 
-def _needed(log_e: _Floats, critical: float) -> _Integers:
+def _needed(log_e: Floats, critical: float) -> Integers:
     reached = log_e >= critical
     first = np.where(reached.any(axis=0), reached.argmax(axis=0) + 1, len(log_e) + 1)
     first = np.maximum.accumulate(first)
-    return np.asarray(first[first <= len(log_e)])
+    return first[first <= len(log_e)]
 
 
-def _first_crossings(needed: _Integers, runs: int, limit: int) -> _Floats:
+def _first_crossings(needed: Integers, runs: int, limit: int) -> Floats:
     """Return q_k, which solve the triangular equations in the docstring of the module."""
     from scipy.linalg import solve_triangular
     from scipy.special import gammaln
 
     log_factorial = gammaln(np.arange(runs + 1) + 1.0)
 
-    def ways(of: _Integers, chosen: _Integers) -> _Floats:
-        return np.asarray(log_factorial[of] - log_factorial[chosen] - log_factorial[of - chosen])
+    def ways(of: Integers, chosen: Integers) -> Floats:
+        return log_factorial[of] - log_factorial[chosen] - log_factorial[of - chosen]
 
     # rows: the start, and each n_i with i errors; columns: each n_k with k errors
     wrong = np.append(0, np.arange(needed.size))[:, None]
@@ -204,4 +212,140 @@ def _first_crossings(needed: _Integers, runs: int, limit: int) -> _Floats:
     chance = ways(bad, errors) + ways(left - bad, more - errors) - ways(left, more)
     chance = np.where(possible, np.exp(chance), 0.0)
     found = solve_triangular(chance[1:].T, chance[0], lower=True, unit_diagonal=True)
-    return np.asarray(np.maximum(found, 0.0))
+    return np.maximum(found, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Before:
+    """A set in a place of a chain: what was certified before it, and what may come after.
+
+    Attributes
+    ----------
+    strict : SetTable or None
+        The stricter set that is certified by then; None where it is the first.
+    gain : float
+        Runs that further sets are expected to decide, less their labels.
+    labels : float
+        Labels that these are expected to take.
+    """
+
+    strict: SetTable | None = None
+    gain: float = 0.0
+    labels: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Stopping:
+    """What a set is worth before its first label, and where to give up.
+
+    Attributes
+    ----------
+    value : float
+        Expected runs decided less labels, those of further sets included.
+    labels : float
+        Expected labels that no stricter set has paid.
+    errors : int array, shape (labels + 1,)
+        Smallest number of errors, after each number of labels, at which to give up.
+    """
+
+    value: float
+    labels: float
+    errors: Integers
+
+
+def stopping(
+    table: SetTable, weights: Floats, means: Floats, places: Sequence[Before]
+) -> list[Stopping]:
+    """Return when to give up a set in each of some places.
+
+    Parameters
+    ----------
+    table : SetTable
+    weights, means : float array, shape (components,)
+        Weight and mean error in the set of each predicted agent.
+    places : sequence of Before
+    """
+    last = last_label(table.alpha, table.runs)
+    gains = np.array([[table.runs + place.gain] for place in places])
+    later = np.array([[place.labels] for place in places])
+    shared, paid = np.zeros((2, len(places), 1))
+    mixture = np.tile(weights, (len(places), 1))
+    for row, place in enumerate(places):
+        if (strict := place.strict) is not None:
+            gains[row] -= strict.runs
+            shared[row] = strict.runs / table.runs
+            paid[row] = strict.needed[0] / shared[row]
+            mixture[row] *= strict.chances(means)
+    most = np.searchsorted(table.needed, np.arange(last + 1), side="right") - 1
+    predict = _Prediction.of(mixture, means, last)
+    value, labels = np.zeros((2, len(places), table.needed.size + 2))
+    errors = np.zeros((len(places), last + 1), np.int64)
+    top = table.needed.size
+    for drawn in reversed(range(last + 1)):
+        low, high = int(most[drawn]) + 1, min(drawn, top)
+        if drawn < last and low <= high:
+            chance = predict.next_error(drawn, low, high)
+            price = 1.0 - shared * (drawn < paid)
+            here, worse = slice(low, high + 1), slice(low + 1, high + 2)
+            going = chance * value[:, worse] + (1 - chance) * value[:, here] - price
+            taken = chance * labels[:, worse] + (1 - chance) * labels[:, here] + price
+            labels[:, here] = np.where(going > 0, taken, 0.0)
+            value[:, here] = np.maximum(going, 0.0)
+        value[:, high + 1 :] = labels[:, high + 1 :] = 0.0
+        value[:, :low], labels[:, :low] = gains, later
+        # one more than the largest number of errors with a value
+        errors[:, drawn] = value.shape[1] - np.argmax(value[:, ::-1] > 0, axis=1)
+        errors[~(value > 0).any(axis=1), drawn] = 0
+        top = int(errors[:, drawn].max()) - 1
+    return [
+        Stopping(float(value[row, 0]), float(labels[row, 0]), errors[row])
+        for row in range(len(places))
+    ]
+
+
+def chain_stopping(tables: Sequence[SetTable], weights: Floats, means: Floats) -> list[Stopping]:
+    """Return where to give up each set of a chain, from the widest to the strictest.
+
+    Parameters
+    ----------
+    tables : sequence of SetTable
+        The strictest first.
+    weights : float array, shape (components,)
+    means : float array, shape (components, sets)
+    """
+    found: list[Stopping] = []
+    gain = labels = 0.0
+    for place in reversed(range(len(tables))):
+        strict = tables[place - 1] if place else None
+        (one,) = stopping(tables[place], weights, means[:, place], [Before(strict, gain, labels)])
+        gain, labels = one.value, one.labels
+        found.append(one)
+    return found[::-1]
+
+
+@dataclass(frozen=True, eq=False)
+class _Prediction:
+    """The mixture over agents, in each place of a chain."""
+
+    mixture: Floats
+    ahead: Floats
+    wrong: Floats
+    right: Floats
+
+    @classmethod
+    def of(cls, mixture: Floats, means: Floats, last: int) -> _Prediction:
+        from scipy.special import gammaln
+
+        counts = np.arange(last + 1)
+        a, b = _PREDICTED * means[:, None], _PREDICTED * (1 - means[:, None])
+        return cls(mixture, a, gammaln(a + counts) - gammaln(a), gammaln(b + counts) - gammaln(b))
+
+    def next_error(self, drawn: int, low: int, high: int) -> Floats:
+        """Return the chance that the next label is an error, after each of some errors."""
+        errors = np.arange(low, high + 1)
+        likely = self.wrong[:, errors] + self.right[:, drawn - errors]
+        likely = np.exp(likely - likely.max(axis=0))
+        found, every = self.mixture @ (likely * (self.ahead + errors)), self.mixture @ likely
+        # no agent that is predicted comes so far: an error is expected
+        chance = np.divide(found, every, out=np.ones_like(found), where=every > 0)
+        return np.where(every > 0, chance / (_PREDICTED + drawn), 1.0)

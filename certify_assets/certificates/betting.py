@@ -18,8 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from certify_assets.arrays import Floats
 from certify_assets.certificates.counts import TaskCounts, count_tasks
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.kernels import rising_root
@@ -34,17 +34,17 @@ _LEAST_BET = 1e-6
 class BettingPlan:
     """What a pilot table fixes before the calibration table is seen."""
 
-    thresholds: NDArray[np.float64]  # pilot scores, from the narrowest threshold to the widest
-    bets: NDArray[np.float64]  # λ in [0, 1), one a threshold
+    thresholds: Floats  # pilot scores, from the narrowest threshold to the widest
+    bets: Floats  # λ in [0, 1), one a threshold
     start: int  # tested first: the largest growth of wealth a task in the pilot
     tasks: int
     sha256: str  # of the pilot table
 
 
-def payoffs(counts: TaskCounts, alpha: float) -> NDArray[np.float64]:
+def payoffs(counts: TaskCounts, alpha: float) -> Floats:
     """Return z_g/z_max of every task at every threshold, every task weighing the same."""
     excess = counts.errors - alpha * counts.covered
-    return np.asarray(np.minimum(excess / (counts.sizes * (1.0 - alpha)), 1.0))
+    return np.minimum(excess / (counts.sizes * (1.0 - alpha)), 1.0)
 
 
 def make_plan(pilot: Observations, side: str, grid: int, alpha: float) -> BettingPlan:
@@ -58,10 +58,10 @@ def make_plan(pilot: Observations, side: str, grid: int, alpha: float) -> Bettin
     return BettingPlan(counts.thresholds, bets, start, counts.tasks, pilot.sha256)
 
 
-def _bets(table: NDArray[np.float64]) -> NDArray[np.float64]:
+def _bets(table: Floats) -> Floats:
     """Return λ of the largest growth Σ log(1 − λ·x) + doubt·log(1 − λ), a threshold each."""
 
-    def falling(bet: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def falling(bet: Floats) -> tuple[Floats, Floats]:
         """Minus the derivatives of the growth, which is concave."""
         parts, doubt = table / (1.0 - bet[:, None] * table), 1.0 / (1.0 - bet)
         slope = np.square(parts).sum(axis=1) + _DOUBT * doubt * doubt
@@ -73,9 +73,7 @@ def _bets(table: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array([float(f"{bet:.6g}") if bet > _LEAST_BET else 0.0 for bet in found])
 
 
-def wealth_tails(
-    table: NDArray[np.float64], bets: NDArray[np.float64], factor: float = 1.0
-) -> NDArray[np.float64]:
+def wealth_tails(table: Floats, bets: Floats, factor: float = 1.0) -> Floats:
     """Return 1/wealth, at most 1: where the error is at least α, so much wealth is as unlikely."""
     log_wealth = factor * np.log1p(-bets[:, None] * table).sum(axis=1)
-    return np.asarray(np.exp(-np.maximum(log_wealth, 0.0)))
+    return np.exp(-np.maximum(log_wealth, 0.0))

@@ -25,12 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.arrays import Booleans, Floats, Integers
 from certify_assets.certificates import kernels
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.errors import InputError, quoted
-
-_Integers = NDArray[np.int64]
-_Floats = NDArray[np.float64]
 
 #: the exact tail replaces the saddlepoint within this factor of the level: with few tasks, of which
 #: some are wholly wrong, the saddlepoint has been seen wrong by a factor of 1.9 there
@@ -46,9 +44,9 @@ _RARE = 46.1
 class ErrorLattice:
     """Histograms of v over tasks; threshold t has values[offsets[t]:offsets[t + 1]], ascending."""
 
-    values: _Integers
-    counts: _Integers
-    offsets: _Integers
+    values: Integers
+    counts: Integers
+    offsets: Integers
 
     def __len__(self) -> int:
         return int(self.offsets.size) - 1
@@ -59,7 +57,7 @@ class ErrorLattice:
         values = self.values[part]
         return ErrorLattice(values, self.counts[part], np.array([0, values.size]))
 
-    def part(self, kept: NDArray[np.bool_]) -> ErrorLattice:
+    def part(self, kept: Booleans) -> ErrorLattice:
         """Return the histograms of some thresholds."""
         lengths = np.diff(self.offsets)
         inside = np.repeat(kept, lengths)
@@ -67,11 +65,11 @@ class ErrorLattice:
         return ErrorLattice(self.values[inside], self.counts[inside], offsets)
 
     @cached_property
-    def _owner(self) -> _Integers:
+    def _owner(self) -> Integers:
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
     @cached_property
-    def ends(self) -> tuple[_Integers, _Integers]:
+    def ends(self) -> tuple[Integers, Integers]:
         """The least and the largest value of each histogram."""
         return self.values[self.offsets[:-1]], self.values[self.offsets[1:] - 1]
 
@@ -81,9 +79,9 @@ class ErrorLattice:
 
     def total(self, of_value: NDArray[Any]) -> NDArray[Any]:
         """Sum what each value has over its histogram."""
-        return np.asarray(np.add.reduceat(of_value, self.offsets[:-1]))
+        return np.add.reduceat(of_value, self.offsets[:-1])
 
-    def grid(self, draws: int) -> tuple[_Integers, _Integers]:
+    def grid(self, draws: int) -> tuple[Integers, Integers]:
         """The span of the lattice on which the sums of draws lie, and the least sum above 0."""
         least, _ = self.ends
         spans = np.gcd.reduceat(self.values - self.each(least), self.offsets[:-1])
@@ -107,14 +105,14 @@ def as_fraction(alpha: float) -> Fraction:
     return exact
 
 
-def error_lattice(counts: TaskCounts, numerator: int | _Integers, denominator: int) -> ErrorLattice:
+def error_lattice(counts: TaskCounts, numerator: int | Integers, denominator: int) -> ErrorLattice:
     """Build the histograms of v = den·k − num·n over tasks for every threshold."""
     return ErrorLattice(
         *kernels.lattice_histogram(counts.covered, counts.errors, numerator, denominator)
     )
 
 
-def bootstrap_tails(lattice: ErrorLattice, level: float, draws: int) -> _Floats:
+def bootstrap_tails(lattice: ErrorLattice, level: float, draws: int) -> Floats:
     """Return P*(resampled error > budget) at every threshold, of infinitely many resamples.
 
     The tail is exact where that of the saddlepoint is near the level, so that no decision depends
@@ -129,7 +127,7 @@ def bootstrap_tails(lattice: ErrorLattice, level: float, draws: int) -> _Floats:
     return tails
 
 
-def saddlepoint_tails(lattice: ErrorLattice, draws: int) -> _Floats:
+def saddlepoint_tails(lattice: ErrorLattice, draws: int) -> Floats:
     """P(S > 0) of each histogram, S the sum of draws, by the lattice Lugannani–Rice formula."""
     least, largest = lattice.ends
     tails = (least > 0).astype(np.float64)
@@ -154,26 +152,26 @@ def saddlepoint_tails(lattice: ErrorLattice, draws: int) -> _Floats:
     return tails
 
 
-def corrected_tails(w: _Floats, correction: _Floats) -> _Floats:
+def corrected_tails(w: Floats, correction: Floats) -> Floats:
     """Upper tail of the normal law at w, plus its density there times a correction."""
     upper = 0.5 * np.array([math.erfc(each) for each in (w / math.sqrt(2.0)).tolist()])
     density = np.exp(-0.5 * w * w) / math.sqrt(2.0 * math.pi)
-    return np.asarray(np.clip(upper + density * correction, 0.0, 1.0))
+    return np.clip(upper + density * correction, 0.0, 1.0)
 
 
-def _tilts(lattice: ErrorLattice, draws: int, spans: _Integers, x: _Floats) -> _Floats:
+def _tilts(lattice: ErrorLattice, draws: int, spans: Integers, x: Floats) -> Floats:
     """Solve draws·K'(t) = x, x half a span or more inside the ends of the sum."""
     # beyond this tilt the law is closer to its end than half a span over the draws
     reach = (np.log(2.0 * draws * lattice.total(lattice.counts)) + 1.0) / spans
 
-    def excess(t: _Floats) -> tuple[_Floats, _Floats]:
+    def excess(t: Floats) -> tuple[Floats, Floats]:
         mean, second, _ = _tilted_moments(lattice, t)
         return mean - x / draws, second
 
     return kernels.rising_root(excess, np.zeros(x.size), -reach, reach)
 
 
-def _tilted_moments(lattice: ErrorLattice, t: _Floats) -> tuple[_Floats, _Floats, _Floats]:
+def _tilted_moments(lattice: ErrorLattice, t: Floats) -> tuple[Floats, Floats, Floats]:
     """First three derivatives of K at t, for one draw from each histogram."""
     least, largest = lattice.ends
     # without overflow: the largest exponent is 0
@@ -186,7 +184,7 @@ def _tilted_moments(lattice: ErrorLattice, t: _Floats) -> tuple[_Floats, _Floats
     return mean, lattice.total(squares), lattice.total(squares * deviations)
 
 
-def _log_moment(lattice: ErrorLattice, t: _Floats) -> _Floats:
+def _log_moment(lattice: ErrorLattice, t: Floats) -> Floats:
     """K(t) of one draw from each histogram."""
     least, largest = lattice.ends
     edge, exponents = np.maximum(t * least, t * largest), lattice.each(t) * lattice.values
@@ -195,7 +193,7 @@ def _log_moment(lattice: ErrorLattice, t: _Floats) -> _Floats:
     # log(mass / total) cancels near 0
     near = lattice.total(lattice.counts * np.expm1(np.minimum(exponents, 1.0))) / total
     small = np.maximum(np.abs(t * least), np.abs(t * largest)) < 0.5
-    return np.asarray(np.where(small, np.log1p(near), edge + np.log(mass / total)))
+    return np.where(small, np.log1p(near), edge + np.log(mass / total))
 
 
 def exact_tail(one: ErrorLattice, draws: int, longest: int = _LONGEST) -> float | None:

@@ -82,7 +82,8 @@ class Certificate(Document):
     grid, engine, draws, planned_share, looks, look), provenance (names and hashes of what produced
     the scores), selection (the rule, when there were candidates), covered_trajectories and errors
     (at the threshold), statement (the sentence that may be quoted) and digest (the hash of all the
-    rest). A certificate of a data root has ledger too: the event that claimed its δ.
+    rest). A certificate of a data root has ledger too: the event that claimed its δ. One that was
+    tried after a stronger promise has after: the procedure that certified nothing on these labels.
 
     Derived numbers have ten significant digits; alpha, delta and the threshold are exact.
 
@@ -131,6 +132,7 @@ class Certificate(Document):
     software: Software
     seed: Count
     ledger: LedgerHead | None = None
+    after: str | None = None
 
     def model_post_init(self, _: Any) -> None:
         """Refuse what cannot be true together."""
@@ -147,10 +149,16 @@ class Certificate(Document):
             f"<certificate: {100 * self.coverage:.1f} % {decision} at {sign} {self.threshold:.4g}>"
         )
 
+    @property
+    def partly_labelled(self) -> bool:
+        """Whether some of the drawn runs were not read, which the success rate leaves out."""
+        return self.inputs.get("labels", self.inputs["rows"]) < self.inputs["rows"]
+
     def _values(self) -> JsonObject:
         values = super()._values()
-        if self.ledger is None:
-            del values["ledger"]
+        for name in ("ledger", "after"):
+            if getattr(self, name) is None:
+                del values[name]
         return values
 
     @property

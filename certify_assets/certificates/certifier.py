@@ -1,31 +1,56 @@
 """The certifier: every certificate is issued here, by whoever asks for it.
 
-A `Certifier` is a calibration table with what else its certificates depend on. The settings are
-all that is missing: the same certifier and settings give the same bytes, which is how a certificate
-is verified.
+The same evidence and settings give the same bytes, which is how a certificate is verified.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, Self, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
-from numpy.typing import ArrayLike, NDArray
+import numpy as np
+from numpy.typing import ArrayLike
 
-from certify_assets.certificates.certificate import Certificate, LedgerHead
+from certify_assets._version import __version__
+from certify_assets.arrays import Names
+from certify_assets.certificates.certificate import Certificate
+from certify_assets.certificates.clustering import summarise_clusters
 from certify_assets.certificates.counts import SIDES
-from certify_assets.certificates.inputs import Observations, SampleInputs, observe, repeated_rows
-from certify_assets.certificates.issuance import issue
-from certify_assets.certificates.pool import GivenPool, Pool, as_pool
-from certify_assets.certificates.procedures import DEFAULT, find_procedure
+from certify_assets.certificates.evaluation import Evaluation, evaluate
+from certify_assets.certificates.evidence import Evidence
+from certify_assets.certificates.findings import certificate_findings
+from certify_assets.certificates.inputs import Observations
+from certify_assets.certificates.one_run import CAP, fewest_rows, stop_limit, unlabelled_before_stop
+from certify_assets.certificates.procedures import (
+    AVERAGE,
+    DEFAULT,
+    PROVED,
+    RARE,
+    confidence_words,
+    find_procedure,
+)
+from certify_assets.certificates.sampling import RUNS, TASKS
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet, joint_deltas
-from certify_assets.errors import UnfitTableError, unknown_setting
+from certify_assets.errors import (
+    InputError,
+    TooFewTasksError,
+    UnfitTableError,
+    UnlabelledRunError,
+    quoted,
+    unknown_setting,
+)
+from certify_assets.files import shortest, significant
 from certify_assets.work import WorkStage, under_way
 
-#: scores, outcomes and tasks
-GivenTable: TypeAlias = tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]]
+#: the end of the scores that a side decides, and what is wrong there
+_DECIDES = {"reject": ("≤", "successes"), "release": ("≥", "failures")}
+_DEFAULT_SELECTION = (
+    "One of {} candidates compared on these outcomes; delta is divided by their number."
+)
+
+
 #: keywords that say something of a table; all others are settings
 _OF_TABLE: Final = (
     "pilot",
@@ -40,95 +65,76 @@ _OF_TABLE: Final = (
 )
 
 
-class DeltaClaim(Protocol):
-    """A share of δ that was claimed before anything was computed."""
-
-    @property
-    def delta(self) -> float:
-        """δ of each side and budget."""
-
-    @property
-    def ledger(self) -> LedgerHead:
-        """The event that claimed it."""
-
-
-@dataclass(frozen=True, eq=False)
-class Certifier:
-    """A calibration table, and what else its certificates depend on.
-
-    Attributes
-    ----------
-    table : Observations
-    pilot : Observations, optional
-        Other tasks, from which betting takes thresholds, start and bets.
-    pool : Pool, optional
-        Unlabelled runs of other tasks, from which pseudo_task takes how unequal tasks are in size.
-    repeats : int
-        Rows that repeat an earlier one, which a finding counts.
-    alone : bool
-        Whether the task of every row is the id of its run, which a finding says.
-    selection : str, optional
-        The rule by which this judge was chosen among candidates, for the reader.
-    provenance : mapping of str to str, optional
-        Names and hashes of what produced the scores; carried as they are.
-    sample : SampleInputs, optional
-        The draw that the runs of the table are of; runs without a label are then allowed.
-    left_out : int
-        Runs that are not in the table for want of a label; one_run and average then prove nothing.
-    claim : DeltaClaim, optional
-        The δ of certificates whose data root keeps an account of it, and the event that claimed it;
-        without one, δ is that of the settings.
-    """
-
-    table: Observations
-    pilot: Observations | None = None
-    pool: Pool | None = None
-    repeats: int = 0
-    alone: bool = False
-    selection: str | None = None
-    provenance: Mapping[str, str] | None = None
-    sample: SampleInputs | None = None
-    left_out: int = 0
-    claim: DeltaClaim | None = None
-
-    @classmethod
-    def of(
-        cls,
-        scores: ArrayLike,
-        outcomes: ArrayLike,
-        tasks: Sequence[Any] | NDArray[Any],
-        *,
-        pilot: GivenTable | None = None,
-        pool: GivenPool | None = None,
-        agents: Sequence[Any] | NDArray[Any] | None = None,
-        named: bool = False,
-        **about: Any,
-    ) -> Self:
-        """Read arrays; for the parameters see :func:`certify`."""
-        table = observe(scores, outcomes, tasks, partly=about.get("sample") is not None)
-        return cls(
-            table,
-            pilot=None if pilot is None else observe(*pilot),
-            pool=as_pool(pool),
-            repeats=0 if named else repeated_rows(table, scores, outcomes, tasks, agents),
-            **about,
-        )
+class Certifier(Evidence):
+    """Evidence that issues its certificates."""
 
     def issue(self, settings: Settings) -> Certificate:
         """Issue one certificate."""
-        claim = self.claim
-        return issue(
-            self.table,
-            settings if claim is None else settings.replace(delta=claim.delta),
-            pilot=self.pilot,
-            pool=self.pool,
-            provenance=self.provenance,
-            selection=self.selection,
-            repeats=self.repeats,
-            alone=self.alone,
+        observations, claim, selection = self.table, self.claim, self.selection
+        if claim is not None:
+            settings = settings.replace(delta=claim.delta)
+        _require_draw(self, settings)
+        _require_rows(observations, settings)
+        _require_nothing_before(self, settings)
+        evaluation = evaluate(observations, settings, self.pilot, self.pool)
+        counts, place = evaluation.counts, evaluation.chosen
+        found = None if place is None else counts.at(place)
+        method = settings.method
+        clusters = summarise_clusters(counts.sizes, counts.successes)
+        if method.by_rows:
+            # counts take a run without a label as wrong, and one without a score as a failure
+            known = observations.labelled
+            rate = known.task_successes.sum() / max(1, known.task_sizes.sum())
+            clusters = replace(clusters, success_rate=float(rate))
+        if selection is None and settings.candidates > 1:
+            selection = _DEFAULT_SELECTION.format(settings.candidates)
+        return Certificate(
+            promise=method.promise,
+            procedure=method.name,
+            side=settings.side,
+            alpha=settings.alpha,
+            delta=settings.delta,
+            certified=found is not None,
+            threshold=evaluation.threshold,
+            coverage=significant(evaluation.chosen_coverage),
+            selective_error=None if found is None else significant(found.selective_error[0]),
+            tail=None if place is None else significant(evaluation.tails[place]),
+            level=significant(evaluation.test.level),
+            covered_trajectories=0 if found is None else int(found.covered_trajectories[0]),
+            covered_tasks=0 if found is None else int(found.covered_tasks[0]),
+            errors=0 if found is None else int(found.error_totals[0]),
+            effective_tasks=0.0 if found is None else significant(found.effective_tasks[0]),
+            trajectories=clusters.trajectories,
+            tasks=clusters.tasks,
+            success_rate=significant(clusters.success_rate),
+            icc=significant(clusters.icc),
+            deff=significant(clusters.deff),
+            n_eff=significant(clusters.n_eff),
+            estimand=_estimand(self, settings),
+            validity=method.validity,
+            assumptions=tuple(_assumptions(self, evaluation, settings)),
+            statement=_statement(self, evaluation, settings),
+            findings=certificate_findings(self, evaluation, settings),
+            candidates=settings.candidates,
+            selection=selection,
+            parameters={
+                "guard": settings.applied_guard,
+                "size_ratio": settings.size_ratio,
+                "multiplicity": settings.multiplicity,
+                "pilot": self.pilot.sha256 if self.pilot is not None and method.pilot else None,
+                "grid": settings.applied_grid,
+                "engine": settings.engine,
+                "draws": settings.draws,
+                "planned_share": settings.planned_share,
+                "looks": settings.looks,
+                "look": settings.look,
+            },
+            provenance=self.names,
+            inputs=self.inputs,
+            software={"version": __version__},
+            seed=settings.seed,
             ledger=None if claim is None else claim.ledger,
-            sample=self.sample,
-            left_out=self.left_out,
+            after=self.after,
         )
 
     def issue_set(
@@ -149,9 +155,8 @@ class Certifier:
         unfit = None
         with under_way(WorkStage("certifying", len(every))) as stage:
             for asked in every:
-                # of several procedures each takes what it reads
-                taken = self if asked.method.calibrated or len(every) == 1 else self.without_pool()
-                deltas = joint_deltas(taken.table, asked, taken.pilot, taken.pool) if joint else {}
+                taken = self if len(every) == 1 else self.read_by(asked.method)
+                deltas = joint_deltas(taken, asked) if joint else {}
                 # of several procedures only those that this table can pass are of use
                 try:
                     found += [
@@ -165,15 +170,11 @@ class Certifier:
             raise unfit
         return CertificateSet(tuple(found), every[-1].delta if joint else None)
 
-    def without_pool(self) -> Self:
-        """Return the certifier of procedures that read no pool."""
-        return replace(self, pool=None)
-
 
 def certify(
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
+    tasks: Names,
     **keywords: Any,
 ) -> Certificate:
     """Certify the largest share of the trajectories that a judge may decide alone at an error
@@ -235,7 +236,7 @@ def certify(
 def certify_sides(
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
+    tasks: Names,
     *,
     sides: Sequence[str] = SIDES,
     procedures: Sequence[str] = (DEFAULT,),
@@ -273,10 +274,212 @@ def _parted(keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
 
 
 def procedure_settings(procedures: Sequence[str], settings: Mapping[str, Any]) -> list[Settings]:
-    """Return the settings of each procedure; of several, without an engine that it lacks."""
-    found = []
+    """Return the settings of each procedure; of several, of those that the settings allow.
+
+    Of several, one that lacks the engine is taken without it.
+    """
+    found, refusal = [], None
     for name in procedures:
         lacks = find_procedure(name).calibrated and len(procedures) > 1
         own = {key: of for key, of in settings.items() if not (lacks and key == "engine")}
-        found.append(Settings(**{**own, "procedure": name}))
+        try:
+            found.append(Settings(**{**own, "procedure": name}))
+        except InputError as error:
+            refusal = refusal or error
+    if refusal is not None and not found:
+        raise refusal
     return found
+
+
+def _require_draw(given: Evidence, settings: Settings) -> None:
+    """Refuse labels of which nothing says that chance alone chose their runs, or that weigh runs
+    unlike the draw.
+    """
+    observations, name = given.table, settings.method.name
+    if not settings.method.by_rows:
+        sizes = np.bincount(observations.tasks)
+        if given.sample is not None and sizes.min() < sizes.max():
+            raise UnfitTableError(
+                f"Drawn tasks have from {sizes.min()} to {sizes.max()} runs, and {name} would "
+                "count some tasks more than others. Draw one run of each, or name one_run."
+            )
+        return
+    if given.left_out:
+        raise UnfitTableError(
+            f"{name} needs labels of runs that chance chose, and {given.left_out:,} runs have "
+            "none. Draw the runs to label with certify sample, and give its file with --sample."
+        )
+    if settings.method.promise == AVERAGE and len(observations.labels) < observations.rows:
+        raise UnfitTableError(
+            f"{name} is for one drawn run of each task, and some tasks have several. Draw one of "
+            "each with certify sample, or name one_run."
+        )
+
+
+def _require_rows(observations: Observations, settings: Settings) -> None:
+    """Refuse a table of so few tasks that one_run or average cannot certify anything."""
+    method, tasks = settings.method, len(observations.labels)
+    if not method.by_rows:
+        return
+    several = method.promise == PROVED and tasks < observations.rows
+    level = settings.level(tasks)
+    least = fewest_rows(method.name, settings.alpha, level, several=several)
+    if tasks < least:
+        raise TooFewTasksError(
+            f"{method.name} needs at least {least} tasks at alpha {settings.alpha:g}, and the "
+            f"table has {tasks}. Label a run of more tasks, or raise alpha."
+        )
+    limit = stop_limit(
+        method.name,
+        observations.rows,
+        alpha=settings.alpha,
+        level=level,
+        share=settings.planned_share,
+    )
+    if tasks < observations.rows:
+        # the stop is that of one run a task
+        limit = observations.rows
+    place = unlabelled_before_stop(observations, settings.side, limit)
+    if place is not None:
+        task, score = observations.labels[observations.tasks[place]], observations.scores[place]
+        raise UnlabelledRunError(
+            f"{method.name} needs more labels on the {settings.side} side, such as that of task "
+            f"{quoted(task)}.",
+            task,
+            float(score),
+        )
+
+
+_CHARGED = (
+    "That ratio is of tasks that are wrong throughout. For errors that cluster as those seen do, "
+    "trajectories of tasks so large that the calibration tasks say too little of them count as "
+    "wrong instead (the finding size_charge says how many)."
+)
+
+
+def _assumptions(given: Evidence, evaluation: Evaluation, settings: Settings) -> Iterator[str]:
+    """Say what the promise of a certificate rests on."""
+    plan, pseudo, place = evaluation.plan, evaluation.test.pseudo, evaluation.chosen
+    yield from settings.method.assumptions
+    if plan is not None:
+        yield (
+            f"Multiplicity: fixed sequence. The pilot table ({plan.tasks} tasks, "
+            f"{plan.sha256[:12]}) fixed the thresholds, the start "
+            f"{shortest(plan.thresholds[plan.start])} and the bet there, "
+            f"{plan.bets[plan.start]:.3g} of the wealth; from there thresholds are "
+            "tested one after the other, each at the whole level, until one fails."
+        )
+    if settings.applied_guard == "floor":
+        sizes = f"Wrong tasks are at most {settings.size_ratio:g} times as large as others."
+        if settings.size_ratio == 1.0:
+            sizes = (
+                "Wrong tasks are no larger than others: no guard covers larger ones, unless the "
+                "attempts a task are capped or size_ratio is declared."
+            )
+        yield (
+            "Guard: errors within a task are no more correlated than the 95 % upper bound from "
+            "the same table says (beta-binomial); error-free data at error alpha then have "
+            f"probability at most delta/8. {sizes}"
+        )
+    elif settings.method.guarded:
+        # what is given up where no guard stands, whatever the data are
+        yield RARE
+    if pseudo is None:
+        return
+    widest, pool = pseudo.ratios.size - 1 if place is None else place, given.pool
+    where = "this table" if pool is None else "this table and the pool"
+    yield (
+        f"Wrong tasks are at most {pseudo.ratios[widest]:.3g} times as large as the mean covered "
+        "task: the largest of what is declared, of what tasks with errors show at the widest "
+        f"threshold, and of the size beyond which tasks of {where} hold alpha/2 of the covered "
+        "trajectories."
+    )
+    if pool is not None:
+        if pseudo.charged:
+            yield _CHARGED
+        yield (
+            f"The {len(pool.labels)} tasks of the pool ({pool.sha256[:12]}) are drawn like "
+            "these, and their scores are from a judge that did not train on them; no outcome of "
+            "theirs is read."
+        )
+
+
+def _require_nothing_before(given: Evidence, settings: Settings) -> None:
+    """Refuse a second promise where the first one certifies; what a pool says is not known here."""
+    before = given.after
+    if before is None or not find_procedure(before).by_rows:
+        return
+    if evaluate(given.table, settings.replace(procedure=before)).chosen is not None:
+        raise InputError(
+            f"after is {before!r}, which certifies on these labels. A second promise is for labels "
+            "on which the first certifies nothing."
+        )
+
+
+def _estimand(given: Evidence, settings: Settings) -> str:
+    """Return what counts alike: that of the procedure, or what the runs were drawn for."""
+    if given.sample is None:
+        return settings.method.estimand
+    return "task" if given.sample["estimand"] == TASKS else "trajectory"
+
+
+def _statement(given: Evidence, evaluation: Evaluation, settings: Settings) -> str:
+    place, counts, sample = evaluation.chosen, evaluation.counts, given.sample
+    side = settings.side.capitalize()
+    if place is None:
+        return f"{side}: nothing certified."
+    sign, wrong = _DECIDES[settings.side]
+    # of unequal numbers a task, drawn runs are neither a sample of runs nor of tasks
+    drawn = "drawn " if sample is not None and counts.trajectories > counts.tasks else ""
+    lead = (
+        f"{side} at score {sign} {shortest(counts.thresholds[place])}: "
+        f"{100 * float(counts.coverage[place]):.1f} % of {drawn}runs"
+    )
+    if settings.method.by_rows:
+        return f"{lead}. {_proved_statement(given, evaluation, settings)}"
+    over = ""
+    if sample is not None and sample["estimand"] == RUNS:
+        over = f", no task counting as more than {sample['most']} runs"
+    elif _estimand(given, settings) == "task":
+        over = (
+            ", every task weighing the same" if settings.method.pilot else ", averaged over tasks"
+        )
+    trust = confidence_words(1 - settings.delta, settings.method.validity)
+    return f"{lead}, at most {100 * settings.alpha:g} % of them {wrong}{over} ({trust})."
+
+
+def _proved_statement(given: Evidence, evaluation: Evaluation, settings: Settings) -> str:
+    """Say what one_run or average promises, in the words of docs/few-labels.md."""
+    tasks, sample, alpha = len(given.table.labels), given.sample, 100 * settings.alpha
+    confidence = 100 * (1 - settings.delta)
+    counted = "every task counts once"
+    if sample is not None and sample["estimand"] == "runs":
+        counted = f"every run counts once, but no task more than {sample['most']} of them"
+    several = evaluation.counts.trajectories > evaluation.counts.tasks
+    if sample is None:
+        runs = f"all {evaluation.counts.trajectories:,} runs of {tasks:,} tasks are labelled"
+    elif several:
+        runs = f"random runs of each of {tasks} tasks were drawn for labels"
+    else:
+        runs = f"one random run of each of {tasks} tasks was drawn for labels"
+    if settings.method.promise == PROVED:
+        return (
+            f"With {confidence:.4g} % confidence at most {alpha:g} % of the decided runs are wrong "
+            f"({runs}; {counted})."
+        )
+    return (
+        "On average over certificates made this way, wrong decisions are at most "
+        f"{alpha:g} % of the share of runs that the certificate says it decides, and with "
+        f"{confidence:.4g} % confidence this one is below {100 * CAP * settings.alpha:g} % "
+        f"({runs}; {counted}). This one may itself be above {alpha:g} %; where nothing is "
+        f"certified, nothing counts as wrong.{_tried(given.after, settings.delta)}"
+    )
+
+
+def _tried(after: str | None, delta: float) -> str:
+    if after is None:
+        return ""
+    return (
+        f" {after} was tried before on these labels and certified nothing. On this side its "
+        f"promise, or this cap, is broken with probability at most {200 * delta:.4g} %."
+    )

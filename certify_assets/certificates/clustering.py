@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from certify_assets.arrays import Integers
 from certify_assets.errors import InputError
 
 
@@ -39,7 +39,7 @@ class ClusterSummary:
     n_eff: float
 
 
-def anova_icc(sizes: NDArray[np.int64], successes: NDArray[np.int64]) -> float:
+def anova_icc(sizes: Integers, successes: Integers) -> float:
     """One-way ANOVA ICC(1) of binary outcomes with the unequal-size n₀, clipped to [0, 1].
 
     References
@@ -71,7 +71,7 @@ def design_effect(mean_task_size: float, icc: float) -> float:
     return 1.0 + (mean_task_size - 1.0) * icc
 
 
-def summarise_clusters(sizes: NDArray[np.int64], successes: NDArray[np.int64]) -> ClusterSummary:
+def summarise_clusters(sizes: Integers, successes: Integers) -> ClusterSummary:
     """Summarise the clustering of outcomes: a row of Table 1."""
     total = int(sizes.sum())
     if not total:

@@ -12,9 +12,8 @@ from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-_Integers = NDArray[np.int64]
+from certify_assets.arrays import Integers
 
 
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -27,7 +26,7 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_compiled
-def drawn_sums(values: _Integers, draws: int, key: np.uint64) -> _Integers:
+def drawn_sums(values: Integers, draws: int, key: np.uint64) -> Integers:
     """Sums of the rows of tasks drawn with replacement, shape (draws, columns)."""
     tasks, columns = values.shape
     sums, often = np.zeros((draws, columns), np.int64), np.empty(tasks, np.int64)

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.arrays import Booleans, Floats, Integers
 from certify_assets.certificates import kernels
 from certify_assets.certificates.inputs import Observations
 from certify_assets.errors import InputError, quoted
@@ -35,17 +36,17 @@ class TaskCounts:
     """
 
     side: str
-    thresholds: NDArray[np.float64]
+    thresholds: Floats
     covered: NDArray[np.int32]
     errors: NDArray[np.int32]
-    sizes: NDArray[np.int64]
-    successes: NDArray[np.int64]
+    sizes: Integers
+    successes: Integers
 
     def at(self, place: int) -> TaskCounts:
         """Return the counts of one threshold."""
         return self.part(slice(place, place + 1))
 
-    def part(self, part: slice | NDArray[np.int64]) -> TaskCounts:
+    def part(self, part: slice | Integers) -> TaskCounts:
         """Return the counts of some thresholds."""
         return TaskCounts(
             self.side,
@@ -67,48 +68,45 @@ class TaskCounts:
         return int(self.sizes.sum())
 
     @cached_property
-    def covered_trajectories(self) -> NDArray[np.int64]:
+    def covered_trajectories(self) -> Integers:
         """Covered trajectories at each threshold."""
-        return np.asarray(self.covered.sum(axis=1, dtype=np.int64))
+        return self.covered.sum(axis=1, dtype=np.int64)
 
     @cached_property
-    def error_totals(self) -> NDArray[np.int64]:
+    def error_totals(self) -> Integers:
         """Errors at each threshold."""
-        return np.asarray(self.errors.sum(axis=1, dtype=np.int64))
+        return self.errors.sum(axis=1, dtype=np.int64)
 
     @cached_property
-    def coverage(self) -> NDArray[np.float64]:
+    def coverage(self) -> Floats:
         """Share of the scored trajectories that each threshold covers (Eq. 2 where certified)."""
         return self.covered_trajectories / max(self.trajectories, 1)
 
     @cached_property
-    def selective_error(self) -> NDArray[np.float64]:
+    def selective_error(self) -> Floats:
         """Observed error of trajectories at each threshold (Eq. 1); 0 if nothing is covered."""
         return self.error_totals / np.maximum(self.covered_trajectories, 1)
 
     @cached_property
-    def covered_tasks(self) -> NDArray[np.int64]:
+    def covered_tasks(self) -> Integers:
         """Tasks with at least one covered trajectory at each threshold."""
-        return np.asarray(np.count_nonzero(self.covered, axis=1), dtype=np.int64)
+        return np.count_nonzero(self.covered, axis=1)
 
     @cached_property
-    def largest(self) -> NDArray[np.int64]:
+    def largest(self) -> Integers:
         """Covered trajectories of the task that has most of them, at each threshold."""
-        return np.asarray(self.covered.max(axis=1), dtype=np.int64)
+        return self.covered.max(axis=1).astype(np.int64)
 
     @cached_property
-    def covered_squares(self) -> NDArray[np.int64]:
+    def covered_squares(self) -> Integers:
         """Σ n_g² at each threshold."""
-        return np.asarray(
-            np.einsum("tg,tg->t", self.covered, self.covered, dtype=np.int64, casting="safe")
-        )
+        return np.einsum("tg,tg->t", self.covered, self.covered, dtype=np.int64, casting="safe")
 
     @cached_property
-    def effective_tasks(self) -> NDArray[np.float64]:
+    def effective_tasks(self) -> Floats:
         """Kish's effective number of covered tasks, (Σ n_g)² / Σ n_g², at each threshold."""
-        return np.asarray(
-            np.square(self.covered_trajectories, dtype=np.float64)
-            / np.maximum(self.covered_squares.astype(np.float64), 1.0)
+        return np.square(self.covered_trajectories, dtype=np.float64) / np.maximum(
+            self.covered_squares.astype(np.float64), 1.0
         )
 
 
@@ -138,7 +136,7 @@ def count_tasks(observations: Observations, side: str = "reject", grid: int = 40
     return count_at(observations, side, observations.scores[places])
 
 
-def grid_places(scored: int, side: str, grid: int) -> NDArray[np.int64]:
+def grid_places(scored: int, side: str, grid: int) -> Integers:
     """Places of the grid among ascending scores, narrowest threshold first (Algorithm 1)."""
     if not scored:
         return np.empty(0, dtype=np.int64)
@@ -148,14 +146,12 @@ def grid_places(scored: int, side: str, grid: int) -> NDArray[np.int64]:
     return np.ceil(places).astype(np.int64)[::-1]
 
 
-def covers(side: str, threshold: float, scores: NDArray[np.float64]) -> NDArray[np.bool_]:
+def covers(side: str, threshold: float, scores: Floats) -> Booleans:
     """Return which scores a threshold decides; an unscored run is never decided."""
-    return np.asarray(scores <= threshold if side == "reject" else scores >= threshold)
+    return scores <= threshold if side == "reject" else scores >= threshold
 
 
-def covered_rows(
-    scores: NDArray[np.float64], side: str, thresholds: NDArray[np.float64]
-) -> NDArray[np.int64]:
+def covered_rows(scores: Floats, side: str, thresholds: Floats) -> Integers:
     """Return how many of ascending scores each threshold covers."""
     if side == "reject":
         return np.searchsorted(scores, thresholds, side="right").astype(np.int64)
@@ -165,7 +161,7 @@ def covered_rows(
 def count_at(
     observations: Observations,
     side: str,
-    thresholds: NDArray[np.float64],
+    thresholds: Floats,
     *,
     unscored: bool = False,
 ) -> TaskCounts:
@@ -175,12 +171,7 @@ def count_at(
     """
     if side not in SIDES:
         raise InputError(f"side is {quoted(side)}; give one of {', '.join(SIDES)}.")
-    scored = observations.scored
-    scores, right, codes = (
-        observations.scores[:scored],
-        observations.outcomes[:scored],
-        observations.tasks[:scored],
-    )
+    scores, right, codes = observations.scored_rows
     counted = observations.tasks if unscored else codes
     sizes = np.bincount(counted, minlength=len(observations.labels))
     successes = np.bincount(codes[right == 1], minlength=len(observations.labels))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from certify_assets.arrays import Integers, Names
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.evaluation import Evaluation, evaluate
+from certify_assets.certificates.evidence import GivenPool, as_pool
 from certify_assets.certificates.guard import factor_needed
 from certify_assets.certificates.inputs import Observations, observe
-from certify_assets.certificates.pool import GivenPool, as_pool
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.taskboot import draws_needed
 
@@ -117,9 +118,9 @@ class Diagnosis:
 def diagnose(
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
+    tasks: Names,
     *,
-    pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
+    pilot: tuple[ArrayLike, ArrayLike, Names] | None = None,
     pool: GivenPool | None = None,
     **keywords: Any,
 ) -> Diagnosis:
@@ -236,7 +237,7 @@ def _tasks_needed(evaluation: Evaluation, settings: Settings) -> tuple[int | Non
     guarded = np.array([_guard_tasks(evaluation, settings, int(place)) for place in places])
     tested, test = evaluation.tested.part(places), evaluation.test.part(places)
 
-    def passing(number: int) -> NDArray[np.int64]:
+    def passing(number: int) -> Integers:
         level = settings.level(number)
         inside = settings.method.tails(tested, replace(test, level=level), number) <= level
         return places[inside & (guarded <= number)]

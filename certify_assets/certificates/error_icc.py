@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.arrays import Floats, Integers
 from certify_assets.certificates import kernels
 from certify_assets.certificates.counts import covered_rows
 from certify_assets.certificates.inputs import Observations
-
-_Floats = NDArray[np.float64]
 
 #: half the χ² quantile of a one-sided bound: what the log-likelihood may lack of its maximum
 _DROP_95, _DROP_80 = 1.353, 0.354
@@ -28,22 +27,23 @@ class _TaskCounts(NamedTuple):
     """Tasks of both kinds, and tasks with more than i errors, right decisions, runs, i from 0."""
 
     mixed: int  # tasks with both errors and right decisions
-    errors: _Floats
-    right: _Floats
-    sizes: _Floats
+    errors: Floats
+    right: Floats
+    sizes: Floats
 
 
 def error_icc(
-    observations: Observations, side: str, thresholds: NDArray[np.float64], *, confident: bool
+    observations: Observations, side: str, thresholds: Floats, *, confident: bool
 ) -> float:
     """Upper bound of the correlation of errors: the larger of two thresholds'.
 
     They are the widest threshold and the narrowest with ten errors.
     """
-    scored, step = observations.scored, 1 if side == "reject" else -1
-    codes = observations.tasks[:scored][::step]
-    wrong = (observations.outcomes[:scored] == (side == "reject"))[::step]
-    ends = covered_rows(observations.scores[:scored], side, thresholds)
+    scores, right, codes = observations.scored_rows
+    wrong = right == (side == "reject")
+    if side == "release":
+        codes, wrong = codes[::-1], wrong[::-1]
+    ends = covered_rows(scores, side, thresholds)
     enough = np.flatnonzero(np.cumsum(wrong)[ends - 1] >= _ENOUGH_ERRORS)
     found = []
     for end in {int(ends[-1]), int(ends[enough[0] if enough.size else -1])}:
@@ -67,7 +67,7 @@ def icc_upper(
     above = [_exceeding(values, int(n.max())) for values in (k, n - k, n)]
     counts = _TaskCounts(int(np.count_nonzero((k > 0) & (k < n))), *above)
 
-    def profile(low: float, high: float) -> tuple[_Floats, _Floats]:
+    def profile(low: float, high: float) -> tuple[Floats, Floats]:
         grid = np.linspace(low, high, _STEPS + 1)
         return grid, _likelihood(counts, grid)
 
@@ -89,18 +89,18 @@ def icc_upper(
     return float(grid[place] + share * (grid[place + 1] - grid[place]))
 
 
-def _exceeding(values: NDArray[np.int64], width: int) -> _Floats:
+def _exceeding(values: Integers, width: int) -> Floats:
     """Number of values above 0, above 1, … above width − 1."""
     often = np.bincount(values, minlength=width + 1)
     return (values.size - np.cumsum(often)[:width]).astype(np.float64)
 
 
-def _likelihood(counts: _TaskCounts, rho: _Floats) -> _Floats:
+def _likelihood(counts: _TaskCounts, rho: Floats) -> Floats:
     """Beta-binomial log-likelihood at correlations, maximised over the mean p."""
     mixed, errors, right, sizes = counts
     keep, shift = (1.0 - rho)[:, None], np.arange(1, sizes.size) * rho[:, None]
 
-    def descent(p: _Floats) -> tuple[_Floats, _Floats]:
+    def descent(p: Floats) -> tuple[Floats, Floats]:
         """Minus the first and the second derivative: the likelihood is concave in the mean."""
         wrong, fine = keep * p[:, None] + shift, keep * (1.0 - p)[:, None] + shift
         by_wrong, by_fine = errors[1:] / wrong, right[1:] / fine
@@ -112,7 +112,7 @@ def _likelihood(counts: _TaskCounts, rho: _Floats) -> _Floats:
 
     start = np.full(rho.size, errors[0] / (errors[0] + right[0]))
     p = kernels.rising_root(descent, start, np.zeros(rho.size), np.ones(rho.size))
-    values: _Floats = errors[0] * np.log(p) + right[0] * np.log(1.0 - p)
+    values: Floats = errors[0] * np.log(p) + right[0] * np.log(1.0 - p)
     values += (errors[1:] * np.log(keep * p[:, None] + shift)).sum(axis=1)
     values += (right[1:] * np.log(keep * (1.0 - p)[:, None] + shift)).sum(axis=1)
     values -= (sizes[1:] * np.log(keep + shift)).sum(axis=1)

@@ -12,15 +12,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from certify_assets.arrays import Booleans, Floats
 from certify_assets.certificates.betting import BettingPlan, make_plan
 from certify_assets.certificates.counts import TaskCounts, count_at, count_tasks
 from certify_assets.certificates.error_icc import error_icc
+from certify_assets.certificates.evidence import Pool
 from certify_assets.certificates.guard import GuardTest, apply_guard, no_guard
 from certify_assets.certificates.inputs import Observations, check_others
 from certify_assets.certificates.one_run import row_counts, several_tails
-from certify_assets.certificates.pool import Pool
 from certify_assets.certificates.procedures import PROVED, RowTails, Test
 from certify_assets.certificates.pseudo_task import PseudoTask
 from certify_assets.certificates.settings import Settings
@@ -28,7 +28,7 @@ from certify_assets.certificates.task_sizes import pseudo_task
 from certify_assets.errors import InputError
 
 
-def in_sequence(passed: NDArray[np.bool_], start: int) -> NDArray[np.bool_]:
+def in_sequence(passed: Booleans, start: int) -> Booleans:
     """Return which thresholds pass when they are tested upward from one until one fails."""
     found = np.zeros_like(passed)
     found[start:] = np.logical_and.accumulate(passed[start:])
@@ -59,8 +59,8 @@ class Evaluation:
 
     counts: TaskCounts
     tested: TaskCounts
-    tails: NDArray[np.float64]
-    passed_test: NDArray[np.bool_]
+    tails: Floats
+    passed_test: Booleans
     guard: GuardTest
     test: Test
     plan: BettingPlan | None = None
@@ -74,7 +74,7 @@ class Evaluation:
         return self.counts.trajectories - self.unscored
 
     @property
-    def passed(self) -> NDArray[np.bool_]:
+    def passed(self) -> Booleans:
         """Thresholds that procedure and guard certify."""
         return self.passed_test & self.guard.passed
 
@@ -112,7 +112,7 @@ def evaluate(
         check_others("pool", pool, observations)
     if settings.method.row_tails is not None:
         return _evaluate_rows(observations, settings, settings.method.row_tails)
-    if observations.scored and (observations.outcomes[: observations.scored] < 0).any():
+    if (observations.scored_rows[1] < 0).any():
         raise InputError(
             f"The promise {settings.method.promise}, here by {settings.method.name}, needs a label "
             "of every run. Label the others, or take --promise proved or average."
@@ -161,7 +161,7 @@ def _evaluate_rows(
     if several and table.scored and not lemma:
         table = table.one_a_task(settings.seed)
 
-    def tails_at(thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
+    def tails_at(thresholds: Floats) -> Floats:
         if lemma:
             return several_tails(
                 table,
@@ -175,7 +175,7 @@ def _evaluate_rows(
         errors, covered = row_counts(table, side, thresholds)
         return row_tails(errors, covered, table.rows, test)
 
-    distinct = np.unique(table.scores[: table.scored])
+    distinct = np.unique(table.scored_rows[0])
     distinct = distinct if side == "reject" else distinct[::-1]
     passed = np.flatnonzero(tails_at(distinct) <= test.level)
     grid = np.searchsorted(
@@ -193,7 +193,7 @@ def _evaluate_rows(
         guard=no_guard(thresholds.size),
         test=test,
         unscored=table.unscored,
-        unread=int(np.count_nonzero(observations.outcomes[: observations.scored] < 0)),
+        unread=int(np.count_nonzero(observations.scored_rows[1] < 0)),
     )
 
 

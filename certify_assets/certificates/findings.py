@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,9 +22,9 @@ from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.diagnosis import FEW_TASKS, diagnose_evaluation
 from certify_assets.certificates.evaluation import Evaluation, coverage_under, evaluate
+from certify_assets.certificates.evidence import GIVEN, Evidence
 from certify_assets.certificates.guard import largest_shares
 from certify_assets.certificates.inputs import Observations
-from certify_assets.certificates.pool import GIVEN, Pool
 from certify_assets.certificates.settings import BONFERRONI, Settings
 from certify_assets.certificates.task_sizes import POOL_TASKS, pseudo_task
 from certify_assets.errors import quoted
@@ -33,7 +33,7 @@ from certify_assets.names import spelled
 
 #: findings that the provenance of a certificate states, since no table can show them
 RELABELLED, SHARED_TASKS = "relabelled_after_certificate", "accepted_shared_tasks"
-SECOND_PROMISE = "second_promise"
+_STATED = (RELABELLED, SHARED_TASKS)
 
 _SATURATED = 0.05
 #: scores of fewer values are verdicts or ratings, which have no log-odds
@@ -123,14 +123,11 @@ _Found = Iterator[tuple[str, dict[str, Any]]]
 class _Case:
     """What findings look at."""
 
-    table: Observations
-    #: those of the table that have an outcome
+    given: Evidence
+    #: rows of the table that have an outcome
     rows: Observations
     evaluation: Evaluation
     settings: Settings
-    pilot: Observations | None
-    pool: Pool | None
-    turned: bool
 
     @property
     def counts(self) -> TaskCounts:
@@ -144,40 +141,27 @@ class _Case:
 
 
 def certificate_findings(
-    observations: Observations,
-    evaluation: Evaluation,
-    settings: Settings,
-    pool: Pool | None = None,
-    *,
-    pilot: Observations | None = None,
-    repeats: int = 0,
-    alone: bool = False,
-    turned: bool = False,
-    grouped: str = "",
+    given: Evidence, evaluation: Evaluation, settings: Settings
 ) -> tuple[Finding, ...]:
-    """Return what is particular to the data of a certificate.
-
-    `repeats` counts rows that repeat an earlier one, where nothing says that they are other runs;
-    `alone` says that the task of every row is the id of its run, `turned` that lower scores were
-    read as better, and `grouped` how many tasks were joined to groups.
-    """
-    known = observations.labelled
-    case = _Case(observations, known, evaluation, settings, pilot, pool, turned)
+    """Return what the provenance states, and what is particular to the data of a certificate."""
+    known, grouped = given.table.labelled, given.names.get("grouped")
+    case = _Case(given, known, evaluation, settings)
     figures = {
-        "table": observations,
+        "table": given.table,
         "rows": known,
         "counts": case.counts,
         "at": case.counts.at(case.place),
         "settings": settings,
         "guard": evaluation.guard,
-        "pool": pool,
-        "repeats": repeats,
+        "pool": given.pool,
+        "repeats": given.repeats,
+        "grouped": grouped,
     }
     found = [
         *_of_the_table(case),
-        *([("duplicate_rows", {})] if repeats else []),
-        *_of_the_tasks(case, alone=alone),
-        *([("grouped", {"grouped": grouped})] if grouped else []),
+        *([("duplicate_rows", {})] if given.repeats else []),
+        *_of_the_tasks(case),
+        *([("grouped", {})] if grouped else []),
         *_of_the_ranking(case),
         *_of_the_certificate(case),
         *_of_the_guard(case),
@@ -187,22 +171,14 @@ def certificate_findings(
         why = diagnose_evaluation(known, evaluation, settings).sentence
         code = "pilot_missing" if evaluation.lacks_pilot else "nothing_passes"
         found.append((code, {"why": why}))
-    return tuple(
-        {"code": code, "message": SENTENCES[code].format_map(figures | fields)}
-        for code, fields in found
-    )
-
-
-def stated_findings(provenance: Mapping[str, str] | None) -> list[Finding]:
-    """Return the findings that the provenance of a certificate states."""
-    said = provenance or {}
-    codes = (RELABELLED, SHARED_TASKS, SECOND_PROMISE)
-    return [{"code": code, "message": said[code]} for code in codes if said.get(code)]
+    seen = {code: SENTENCES[code].format_map(figures | fields) for code, fields in found}
+    said = {code: given.names[code] for code in _STATED if given.names.get(code)}
+    return tuple({"code": code, "message": words} for code, words in (said | seen).items())
 
 
 def _of_the_table(case: _Case) -> _Found:
     counts, settings = case.counts, case.settings
-    if case.table.unscored:
+    if case.given.table.unscored:
         how = "counted as never decided" if settings.method.by_rows else "left out here"
         yield "unscored_rows", {"how": how}
     # neither a bet nor a proof rests on the bootstrap
@@ -217,7 +193,7 @@ def _of_the_table(case: _Case) -> _Found:
 
 def _of_the_ends(rows: Observations) -> _Found:
     """Say that many scores share the lowest or the highest value."""
-    scores = rows.scores[: rows.scored]
+    scores, *_ = rows.scored_rows
     if rows.at_ends <= max(1, _SATURATED * scores.size):
         return
     values = np.unique(scores)
@@ -236,11 +212,11 @@ def _of_the_ends(rows: Observations) -> _Found:
         remedy = "Score by the log-odds, which do not saturate."
     else:
         return
-    value = shortest(float(ordered[0]))
+    value = shortest(ordered[0])
     yield "saturated_scores", {"end": end, "value": value, "remedy": remedy}
 
 
-def _of_the_tasks(case: _Case, *, alone: bool) -> _Found:
+def _of_the_tasks(case: _Case) -> _Found:
     """Say where rows may be counted as more tasks than there are."""
     rows, labels = case.rows.scored, case.rows.labels
     if spelling := case.rows.spellings:
@@ -260,12 +236,12 @@ def _of_the_tasks(case: _Case, *, alone: bool) -> _Found:
         if tasks := _numbered_tasks(labels):
             why = f"their ids look like attempts of {tasks} tasks, such as {quoted(labels[0])}"
             yield "one_run_a_task", {"why": why}
-        elif alone:
+        elif case.given.alone:
             yield "one_run_a_task", {"why": "every task has the id of its run"}
     copied = _copied_rows(case.rows)
     if copied > _COPIED * rows:
         yield "copies_across_tasks", {"copied": copied}
-    scores, outcomes = case.rows.scores[:rows], case.rows.outcomes[:rows]
+    scores, outcomes, _ = case.rows.scored_rows
     copy = np.where(outcomes == outcomes[-1], scores[-1], scores[0])
     if scores[0] < scores[-1] and np.array_equal(copy, scores):
         ends = {"low": shortest(scores[0]), "high": shortest(scores[-1])}
@@ -290,13 +266,12 @@ def _numbered_tasks(labels: tuple[str, ...]) -> int:
 
 def _copied_rows(table: Observations) -> int:
     """Count the rows of tasks that repeat an earlier task by scores that no other task has."""
-    rows = table.scored
-    scores, tasks = table.scores[:rows], table.tasks[:rows]
+    rows, (scores, outcomes, tasks) = table.scored, table.scored_rows
     tied = (scores[1:] == scores[:-1]) & (tasks[1:] != tasks[:-1])
     if np.count_nonzero(tied) <= _COPIED * rows:
         return 0
     content: dict[int, list[tuple[float, int]]] = {}
-    columns = (tasks.tolist(), scores.tolist(), table.outcomes[:rows].tolist())
+    columns = (tasks.tolist(), scores.tolist(), outcomes.tolist())
     for task, score, outcome in zip(*columns, strict=True):
         content.setdefault(task, []).append((score, outcome))
     times = Counter(columns[1])
@@ -332,7 +307,8 @@ def _of_the_ranking(case: _Case) -> _Found:
     area, spread = case.rows.clustered_auroc
     # the standard error is estimated from the tasks, so the quantile is Student's
     if area + float(stdtrit(counts.tasks - 1, _REVERSED)) * spread < 0.5:
-        remedy = "leave out" if case.turned else "try"
+        turned = case.given.names.get("lower_is_better") == "true"
+        remedy = "leave out" if turned else "try"
         yield "scores_look_reversed", {"area": area, "spread": spread, "remedy": remedy}
 
 
@@ -344,7 +320,8 @@ def _of_the_certificate(case: _Case) -> _Found:
     if settings.side == "release":
         rate, what = 1 - rate, "failure"
     if rate <= settings.alpha:
-        chance = evaluate(case.rows.at_random(settings.seed), settings, case.pilot, case.pool)
+        given, rows = case.given, case.rows.at_random(settings.seed)
+        chance = evaluate(rows, settings, given.pilot, given.pool)
         yield "any_judge", {"rate": rate, "what": what, "random": chance.chosen_coverage}
     if settings.method.estimand != "trajectory":
         if counts.selective_error[place] > settings.alpha:
@@ -378,7 +355,7 @@ def _of_the_guard(case: _Case) -> _Found:
 
 
 def _of_the_pool(case: _Case) -> _Found:
-    pool, pseudo, place = case.pool, case.evaluation.test.pseudo, case.place
+    pool, pseudo, place = case.given.pool, case.evaluation.test.pseudo, case.place
     if pool is None or pseudo is None:
         return
     if pool.origin == GIVEN:

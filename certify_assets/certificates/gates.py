@@ -6,13 +6,12 @@ threshold, and a reason that gives the numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from certify_assets.arrays import Names
 from certify_assets.certificates.auroc import Ranking
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.inputs import Observations, observe
@@ -118,9 +117,8 @@ def auroc_lower_bound(
     observations: Observations, *, draws: int = 1000, seed: int = 42
 ) -> float | None:
     """One-sided lower 95 % bound of the AUROC: the 5 % quantile over resamples of tasks."""
-    scored = observations.scored
-    scores, right = observations.scores[:scored], observations.outcomes[:scored]
-    present, owner = np.unique(observations.tasks[:scored], return_inverse=True)
+    scores, right, tasks = observations.scored_rows
+    present, owner = np.unique(tasks, return_inverse=True)
     if observations.auroc is None or present.size < 2:
         return None
     ranking = Ranking.of(scores, right)
@@ -139,7 +137,7 @@ def auroc_lower_bound(
 def table_gates(
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
+    tasks: Names,
     *,
     alpha: float = 0.1,
     delta: float = 0.05,

@@ -35,8 +35,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from certify_assets.arrays import Booleans, Floats, Integers
 from certify_assets.certificates.counts import TaskCounts
 
 _EQUAL = 20
@@ -49,18 +49,18 @@ def least_effective(delta: float) -> float:
     return min(float(_EQUAL), math.log(delta) / math.log1p(-math.exp(-1.0)))
 
 
-def _limits(alpha: float) -> NDArray[np.float64]:
+def _limits(alpha: float) -> Floats:
     """Largest W_L that the first rule allows for L = 1 to 20; beyond, any is allowed."""
     places = np.arange(1, _EQUAL + 1, dtype=np.float64)
     return np.maximum(alpha / -np.expm1(math.log(_ODDS) / places), places / _EQUAL)
 
 
-def largest_shares(counts: TaskCounts) -> NDArray[np.float64]:
+def largest_shares(counts: TaskCounts) -> Floats:
     """Share of the covered trajectories in the largest covered task, 0 with nothing covered."""
-    return np.asarray(counts.largest / np.maximum(counts.covered_trajectories, 1), dtype=np.float64)
+    return counts.largest / np.maximum(counts.covered_trajectories, 1)
 
 
-def concentrated(counts: TaskCounts, alpha: float, delta: float) -> NDArray[np.bool_]:
+def concentrated(counts: TaskCounts, alpha: float, delta: float) -> Booleans:
     """Say of every threshold whether too few tasks carry it."""
     found = counts.effective_tasks < least_effective(delta)
     # W_L is at most L times the largest share, so a largest share of a twentieth passes at every L
@@ -93,13 +93,13 @@ FLOOR_SHARE = 8
 class GuardTest:
     """What the guard says of every threshold."""
 
-    passed: NDArray[np.bool_]
+    passed: Booleans
     # P(no error | true error α, errors correlated ρ_e within tasks)
-    floor_probability: NDArray[np.float64]
+    floor_probability: Floats
     limit: float  # largest floor probability that passes
     icc: float  # upper bound of ρ_e in the floor
     # where so few tasks carry the covered trajectories that no guard passes
-    concentrated: NDArray[np.bool_]
+    concentrated: Booleans
 
 
 def inflated_alpha(alpha: float, size_ratio: float) -> float:
@@ -107,7 +107,7 @@ def inflated_alpha(alpha: float, size_ratio: float) -> float:
     return alpha / (alpha + size_ratio * (1.0 - alpha))
 
 
-def error_free_log_probability(sizes: NDArray[np.int64], mean: float, icc: float) -> float:
+def error_free_log_probability(sizes: Integers, mean: float, icc: float) -> float:
     """Log-probability that no covered trajectory is an error, every task being beta-binomial.
 
     `sizes` says how many tasks have none, one, two, … of them.

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, with_config
 from typing_extensions import TypedDict  # pydantic reads those of `typing` from 3.12 on
 
+from certify_assets.arrays import Booleans, Floats, Integers, Names
 from certify_assets.certificates import kernels
 from certify_assets.certificates.auroc import auroc
 from certify_assets.certificates.clustering import ClusterSummary, summarise_clusters
@@ -91,7 +92,7 @@ class KnownTasks(NamedTuple):
     """How many of some tasks are tasks of a certificate."""
 
     # of each task given
-    known: NDArray[np.bool_]
+    known: Booleans
     # whether the certificate recognises each of its tasks
     complete: bool
 
@@ -134,7 +135,7 @@ class OrderedRows:
         are numbers or text.
     """
 
-    scores: NDArray[np.float64]
+    scores: Floats
     tasks: NDArray[np.int32]
     labels: tuple[str, ...]
     sha256: str
@@ -188,14 +189,13 @@ class Observations(OrderedRows):
         return replace(self, outcomes=np.where(self.outcomes < 0, wrong, self.outcomes))
 
     def one_a_task(self, seed: int) -> Observations:
-        """Return one scored row of each task, drawn by the seed; the hash stays."""
-        tasks = self._scored[2]
-        sizes = np.bincount(tasks, minlength=len(self.labels))
+        """Return one row of each task, scored or not, drawn by the seed; the hash stays."""
+        sizes = np.bincount(self.tasks, minlength=len(self.labels))
         starts = np.cumsum(sizes) - sizes
         draws = kernels.task_draws(np.uint64(seed), len(self.labels))
         picked = (draws * sizes.astype(np.uint64)) >> np.uint64(32)
-        chosen = (starts + picked.astype(np.int64))[sizes > 0]
-        rows = np.sort(np.argsort(tasks, kind="stable")[chosen])
+        chosen = starts + picked.astype(np.int64)
+        rows = np.sort(np.argsort(self.tasks, kind="stable")[chosen])
         return replace(
             self,
             scores=self.scores[rows],
@@ -206,14 +206,14 @@ class Observations(OrderedRows):
     @cached_property
     def auroc(self) -> float | None:
         """AUROC of the scored rows, ties counted half; None with one class only."""
-        scores, right, _ = self._scored
+        scores, right, _ = self.scored_rows
         area = auroc(scores, right)
         return None if math.isnan(area) else area
 
     @cached_property
     def clustered_auroc(self) -> tuple[float, float]:
         """AUROC and its standard error over tasks (Obuchowski 1997, eq. 4), where it has a pair."""
-        scores, outcomes, tasks = self._scored
+        scores, outcomes, tasks = self.scored_rows
         right = outcomes == 1
         successes, failures = scores[right], scores[~right]
         # share of failures below each success, of successes above each failure
@@ -234,21 +234,21 @@ class Observations(OrderedRows):
         """
         same = self.of_one_task[1:]
         # equal rows are next to each other
-        for column in self._scored:
+        for column in self.scored_rows:
             same = same & (column[1:] == column[:-1])
         return int(np.count_nonzero(same))
 
     @cached_property
-    def of_one_task(self) -> NDArray[np.bool_]:
+    def of_one_task(self) -> Booleans:
         """Whether only rows of one task have the score of a scored row."""
-        scores, _, tasks = self._scored
+        scores, _, tasks = self.scored_rows
         heads = np.flatnonzero(np.append(True, scores[1:] != scores[:-1])[: scores.size])
         number = np.diff(np.append(heads, scores.size))
         # rows of one score are ordered by task
         return np.repeat(tasks[heads] == tasks[heads + number - 1], number)
 
     @property
-    def _scored(self) -> tuple[NDArray[np.float64], NDArray[np.int8], NDArray[np.int32]]:
+    def scored_rows(self) -> tuple[Floats, NDArray[np.int8], NDArray[np.int32]]:
         """Scores, outcomes and tasks of the scored rows."""
         there = slice(self.scored)
         return self.scores[there], self.outcomes[there], self.tasks[there]
@@ -261,15 +261,15 @@ class Observations(OrderedRows):
         return replace(self, outcomes=self.outcomes[places], tasks=self.tasks[places])
 
     @cached_property
-    def task_sizes(self) -> NDArray[np.int64]:
+    def task_sizes(self) -> Integers:
         """Scored rows of each task that has one, in the order of the labels."""
-        often = np.bincount(self._scored[2])
+        often = np.bincount(self.scored_rows[2])
         return often[often > 0]
 
     @cached_property
-    def task_successes(self) -> NDArray[np.int64]:
+    def task_successes(self) -> Integers:
         """Successes among them."""
-        _, right, tasks = self._scored
+        _, right, tasks = self.scored_rows
         return np.bincount(tasks, weights=right).astype(np.int64)[np.bincount(tasks) > 0]
 
     @cached_property
@@ -280,7 +280,7 @@ class Observations(OrderedRows):
     @cached_property
     def at_ends(self) -> int:
         """How many scores share the lowest value, or the highest one: the larger number."""
-        scores = self._scored[0]
+        scores = self.scored_rows[0]
         return max((int((scores == end).sum()) for end in (*scores[:1], *scores[-1:])), default=0)
 
     @cached_property
@@ -294,14 +294,14 @@ class Observations(OrderedRows):
         digests = nsmallest(MOST_DIGESTS, map(name_digest, folded_names(self.labels)))
         found: Inputs = {"sha256": self.sha256, "rows": self.rows, "tasks": " ".join(digests)}
         if self.scored:
-            found["scores"] = score_range(self._scored[0])
+            found["scores"] = score_range(self.scored_rows[0])
         return found
 
 
-def _share_below(scores: NDArray[np.float64], of: NDArray[np.float64]) -> NDArray[np.float64]:
+def _share_below(scores: Floats, of: Floats) -> Floats:
     """Share of ascending scores below each of others, a tie counting one half."""
     ends = (np.searchsorted(scores, of, side) for side in ("left", "right"))
-    return np.asarray(sum(ends) / (2 * scores.size))
+    return np.add(*ends) / (2 * scores.size)
 
 
 def check_others(name: str, others: OrderedRows, table: OrderedRows) -> None:
@@ -315,17 +315,17 @@ def check_others(name: str, others: OrderedRows, table: OrderedRows) -> None:
         )
 
 
-def score_range(scores: NDArray[np.float64]) -> ScoreRange:
+def score_range(scores: Floats) -> ScoreRange:
     """Return the range of scores that are sorted, none of them missing."""
     places = [round(level * (scores.size - 1)) for level in (0.0, *LEVELS, 1.0)]
-    low, *quantiles, high = (significant(float(scores[place])) for place in places)
+    low, *quantiles, high = (significant(scores[place]) for place in places)
     return {"low": low, "high": high, "quantiles": quantiles}
 
 
 def observe(
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
+    tasks: Names,
     *,
     partly: bool = False,
 ) -> Observations:
@@ -381,8 +381,8 @@ def repeated_rows(
     observations: Observations,
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
-    agents: Sequence[Any] | NDArray[Any] | None,
+    tasks: Names,
+    agents: Names | None,
 ) -> int:
     """Count rows that repeat an earlier one in score, outcome, task and, where given, agent.
 
@@ -412,7 +412,7 @@ def content_hash(
     return digest.hexdigest()
 
 
-def checked_scores(scores: ArrayLike) -> NDArray[np.float64]:
+def checked_scores(scores: ArrayLike) -> Floats:
     """Return scores as finite numbers, NaN where there is none."""
     values = _numbers(
         scores,
@@ -431,7 +431,7 @@ def checked_scores(scores: ArrayLike) -> NDArray[np.float64]:
     return values
 
 
-def _outcomes(outcomes: ArrayLike, *, partly: bool = False) -> NDArray[np.int64]:
+def _outcomes(outcomes: ArrayLike, *, partly: bool = False) -> Integers:
     remedy = "give 1 for a success and 0 for a failure."
     values = _numbers(outcomes, "outcomes", f"An outcome is neither 0 nor 1; {remedy}")
     wrong = (values != 0) & (values != 1) & ~(partly & np.isin(values, (UNLABELLED, UNCLEAR)))
@@ -443,7 +443,7 @@ def _outcomes(outcomes: ArrayLike, *, partly: bool = False) -> NDArray[np.int64]
     return values.astype(np.int64)
 
 
-def _numbers(column: ArrayLike, name: str, refusal: str) -> NDArray[np.float64]:
+def _numbers(column: ArrayLike, name: str, refusal: str) -> Floats:
     try:
         values = np.array(column, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -453,7 +453,7 @@ def _numbers(column: ArrayLike, name: str, refusal: str) -> NDArray[np.float64]:
     return values
 
 
-def task_codes(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+def task_codes(tasks: Names) -> tuple[tuple[str, ...], Integers]:
     """Return the sorted task labels, and the place of each row's task among them."""
     # a pandas or Arrow column goes the way of an array
     array = np.asarray(tasks) if hasattr(tasks, "__array__") else None

@@ -11,14 +11,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-_Integers = NDArray[np.int64]
-_Floats = NDArray[np.float64]
+from certify_assets.arrays import Booleans, Floats, Integers
 
 _RADIX = 1 << 16
 _MOST_STEPS, _CLOSE = 200, 1e-7
 
 
-def group_order(keys: _Integers, buckets: int) -> _Integers:
+def group_order(keys: Integers, buckets: int) -> Integers:
     """Stable permutation that sorts int64 keys in [0, buckets), in time linear in both."""
     if buckets <= _RADIX:
         # numpy sorts 16-bit integers by their digits
@@ -27,11 +26,11 @@ def group_order(keys: _Integers, buckets: int) -> _Integers:
 
     # a row by columns is put in order by counting the entries of each column
     row = csr_array((np.arange(keys.size), keys, [0, keys.size]), shape=(1, buckets))
-    return np.asarray(row.tocsc().data)
+    return row.tocsc().data
 
 
 def count_rows(
-    codes: NDArray[np.int32], wrong: NDArray[np.bool_], ends: _Integers, tasks: int
+    codes: NDArray[np.int32], wrong: Booleans, ends: Integers, tasks: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Count covered rows and errors a task for nested thresholds.
 
@@ -49,9 +48,9 @@ def count_rows(
 def lattice_histogram(
     covered: NDArray[np.int32],
     errors: NDArray[np.int32],
-    numerators: int | _Integers,
+    numerators: int | Integers,
     denominator: int,
-) -> tuple[_Integers, _Integers, _Integers]:
+) -> tuple[Integers, Integers, Integers]:
     """Distinct values of denominator*k − numerator*n over tasks, with counts, a threshold each.
 
     The histogram of threshold t is offsets[t]:offsets[t + 1], values ascending. The numerator is
@@ -67,7 +66,7 @@ def lattice_histogram(
     return values, counts, np.cumsum([0, *(values.size for values, _ in found)])
 
 
-def _histogram(values: _Integers) -> tuple[_Integers, _Integers]:
+def _histogram(values: Integers) -> tuple[Integers, Integers]:
     """Distinct values, ascending, and their counts."""
     low = values.min()
     if values.max() - low > 8 * values.size + _RADIX:
@@ -78,11 +77,11 @@ def _histogram(values: _Integers) -> tuple[_Integers, _Integers]:
 
 
 def rising_root(
-    function: Callable[[_Floats], tuple[_Floats, _Floats]],
-    start: _Floats,
-    low: _Floats,
-    high: _Floats,
-) -> _Floats:
+    function: Callable[[Floats], tuple[Floats, Floats]],
+    start: Floats,
+    low: Floats,
+    high: Floats,
+) -> Floats:
     """Find where derivatives of convex functions are 0, each in its bracket.
 
     Newton's steps, halving the bracket where one leaves it. `function` returns the first and the

@@ -15,15 +15,8 @@ from certify_assets.certificates.certifier import Certifier
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.diagnosis import approximate, diagnose_evaluation
 from certify_assets.certificates.evaluation import evaluate
-from certify_assets.certificates.findings import SECOND_PROMISE
 from certify_assets.certificates.one_run import CAP
-from certify_assets.certificates.procedures import (
-    AVERAGE,
-    CONFIDENT,
-    PROMISED,
-    PROVED,
-    find_procedure,
-)
+from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED, PROVED
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet
 from certify_assets.errors import UnfitTableError, UnlabelledRunError
@@ -78,11 +71,9 @@ def climb(
             # there is no promise on average for a chosen judge, several looks, or without its cap
             break
         asked = Settings(**{**settings, "procedure": name})
-        taken = certifier
-        if not find_procedure(name).calibrated and place:
-            taken = certifier.without_pool()
+        taken = certifier.read_by(asked.method) if place else certifier
         if found is not None:
-            taken = replace(taken, provenance=_tried(taken.provenance, procedures[0], asked.delta))
+            taken = replace(taken, after=procedures[0])
         try:
             now = taken.issue_set([asked], sides=sides, joint=joint)
         except UnfitTableError as error:
@@ -103,15 +94,6 @@ def climb(
         assert refusal is not None
         raise refusal
     return found
-
-
-def _tried(provenance: Mapping[str, str] | None, before: str, delta: float) -> dict[str, str]:
-    return {
-        **(provenance or {}),
-        SECOND_PROMISE: f"{before} certified nothing on these labels, so the promise on average "
-        f"was tried. On each side {before}'s promise, or the cap at twice the budget, is broken "
-        f"with probability at most {200 * delta:.4g} %.",
-    }
 
 
 def next_rung(certifier: Certifier, found: CertificateSet, settings: Settings) -> str:

@@ -28,13 +28,13 @@ detection.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from certify_assets.arrays import Floats, Integers, Names
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import covers
 from certify_assets.certificates.inputs import KnownTasks, known_tasks, observe, task_codes
@@ -60,8 +60,8 @@ _POINTS = 60
 _BISECTIONS = 30
 # a bet for an error above c is small (the excess over 1 − c), one for an error below is a share of
 # c itself: hence the two spacings
-_UPWARD: NDArray[np.float64] = np.geomspace(0.0025, 0.95, 9)
-_DOWNWARD: NDArray[np.float64] = np.array([0.05, 0.15, 0.3, 0.5, 0.7, 0.9, 0.99])
+_UPWARD: Floats = np.geomspace(0.0025, 0.95, 9)
+_DOWNWARD: Floats = np.array([0.05, 0.15, 0.3, 0.5, 0.7, 0.9, 0.99])
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +78,9 @@ class TaskStream:
     labels : tuple of str
     """
 
-    covered: NDArray[np.int64]
-    errors: NDArray[np.int64]
-    scale: NDArray[np.float64]
+    covered: Integers
+    errors: Integers
+    scale: Floats
     labels: tuple[str, ...] = ()
 
     @property
@@ -93,43 +93,41 @@ class TaskStream:
         """Return the first tasks alone."""
         return TaskStream(self.covered[:length], self.errors[:length], self.scale[:length])
 
-    def excess(self, level: float) -> NDArray[np.float64]:
+    def excess(self, level: float) -> Floats:
         """Return x_g(c) = (k_g − c·n_g)/s_g, from −c to 1 − c; 0 where nothing is covered."""
-        return np.asarray((self.errors - level * self.covered) / self.scale)
+        return (self.errors - level * self.covered) / self.scale
 
 
-def alarm_process(stream: TaskStream, alpha: float) -> NDArray[np.float64]:
+def alarm_process(stream: TaskStream, alpha: float) -> Floats:
     """Logarithm of the e-process against "the error is at most α", after each task."""
     # Half of the capital is bet from the first task on, and 1/(2j(j−1)) of it from task j on; what
     # is not yet bet is kept.
     places = np.arange(1, stream.covered.size + 1, dtype=np.float64)
     starts = np.log(0.5 / np.maximum(places * (places - 1), 1.0))
-    return np.asarray(np.logaddexp(_started(stream, alpha, starts), np.log(0.5 / places)))
+    return np.logaddexp(_started(stream, alpha, starts), np.log(0.5 / places))
 
 
-def shiryaev_roberts(stream: TaskStream, alpha: float) -> NDArray[np.float64]:
+def shiryaev_roberts(stream: TaskStream, alpha: float) -> Floats:
     """Logarithm of the e-detector of a change to an error above α, after each task."""
     return _started(stream, alpha, np.zeros(stream.covered.size))
 
 
-def certification_process(stream: TaskStream, alpha: float) -> NDArray[np.float64]:
+def certification_process(stream: TaskStream, alpha: float) -> Floats:
     """Logarithm of the e-process against "the error is at least α", after each task."""
     growth = np.log1p(np.outer(-_DOWNWARD / (1 - alpha), stream.excess(alpha)))
     return _mixed(np.cumsum(growth, axis=1))
 
 
-def _started(
-    stream: TaskStream, alpha: float, log_starts: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _started(stream: TaskStream, alpha: float, log_starts: Floats) -> Floats:
     """Logarithm of Σ_j w_j·W↑(tasks j to t), mixed over the bets."""
     growth = np.log1p(np.outer(_UPWARD / alpha, stream.excess(alpha)))
     capital = np.cumsum(growth, axis=1)
     return _mixed(capital + np.logaddexp.accumulate(log_starts - (capital - growth), axis=1))
 
 
-def _mixed(log_capital: NDArray[np.float64]) -> NDArray[np.float64]:
+def _mixed(log_capital: Floats) -> Floats:
     """Logarithm of the mean capital over the bets."""
-    return np.asarray(np.logaddexp.reduce(log_capital, axis=0) - math.log(len(log_capital)))
+    return np.logaddexp.reduce(log_capital, axis=0) - math.log(len(log_capital))
 
 
 def error_interval(stream: TaskStream, delta: float) -> tuple[float, float]:
@@ -141,7 +139,7 @@ def error_interval(stream: TaskStream, delta: float) -> tuple[float, float]:
     shares = np.stack([stream.errors / stream.scale, stream.covered / stream.scale])
     kinds, numbers = np.unique(shares[:, stream.covered > 0], axis=1, return_counts=True)
 
-    def end(outer: float, share: NDArray[np.float64], whole: float) -> float:
+    def end(outer: float, share: Floats, whole: float) -> float:
         """Return the end of the interval on the side of `outer`, by bets whose scale is c."""
         inner = point
         for _ in range(_BISECTIONS if outer != point else 0):
@@ -166,7 +164,7 @@ class DetectorState:
     first_alarm_at: int | None
 
     @classmethod
-    def of(cls, log_process: NDArray[np.float64], threshold: float) -> DetectorState:
+    def of(cls, log_process: Floats, threshold: float) -> DetectorState:
         """Summarise the logarithm of a process and its threshold."""
         logs = (float(log_process[-1]), float(log_process.max()))
         value, largest = (significant(math.exp(min(log, _LARGEST_LOG))) for log in logs)
@@ -239,7 +237,7 @@ def monitor_certificate(
     certificate: Certificate,
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
+    tasks: Names,
     *,
     detector: str = "e_process",
 ) -> Monitoring:
@@ -337,7 +335,7 @@ def new_tasks(
     certificate: Certificate,
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
+    tasks: Names,
 ) -> NewTasks:
     """Count what a certified threshold decides in each new task, in the order of first rows."""
     if certificate.threshold is None:
@@ -367,7 +365,7 @@ def new_tasks(
     return NewTasks(stream, known, values.size, int(values.size - scored.sum()))
 
 
-def _first(log_process: NDArray[np.float64], threshold: float) -> int | None:
+def _first(log_process: Floats, threshold: float) -> int | None:
     reached = log_process >= math.log(threshold)
     return int(np.argmax(reached)) + 1 if reached.any() else None
 
@@ -387,7 +385,7 @@ def monitor_path(
     certificate: Certificate,
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
+    tasks: Names,
 ) -> MonitorPath:
     """Compute the interval of a monitor at evenly spaced numbers of tasks."""
     stream = new_tasks(certificate, scores, outcomes, tasks).stream

@@ -137,10 +137,9 @@ def _quantiles(observations: Observations) -> tuple[int, ...]:
 
 def within_task_auroc(observations: Observations) -> float | None:
     """AUROC within tasks; None with fewer than 50 pairs or 10 tasks that have both outcomes."""
-    scored = observations.scored
-    right, tasks = observations.outcomes[:scored], observations.tasks[:scored]
-    ranking = Ranking.of(observations.scores[:scored], right, tasks.astype(np.int64))
-    won, pairs = (float(value[0]) for value in ranking.pair_counts(np.ones((1, scored))))
+    scores, right, tasks = observations.scored_rows
+    ranking = Ranking.of(scores, right, tasks.astype(np.int64))
+    won, pairs = (float(value[0]) for value in ranking.pair_counts(np.ones((1, scores.size))))
     successes = observations.task_successes
     mixed = np.count_nonzero((successes > 0) & (successes < observations.task_sizes))
     return won / pairs if pairs >= _FEWEST_PAIRS and mixed >= _FEWEST_MIXED else None

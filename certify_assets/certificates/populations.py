@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from certify_assets.arrays import Floats, Integers
 from certify_assets.errors import InputError, quoted
 
 LEAST_AUROC, LARGEST_AUROC, LARGEST_ICC = 0.5, 0.9999, 0.95
@@ -22,7 +23,7 @@ _WIDEST_EFFECT, _WIDEST_SCALE, _WIDEST_LOADING = 200.0, 40.0, 10.0
 _REACH, _THRESHOLDS = 6.0, 2001
 
 
-def normal_nodes() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def normal_nodes() -> tuple[Floats, Floats]:
     """Return nodes and weights (summing to 1) that integrate over a standard normal variable."""
     # the trapezoid rule converges exponentially for functions analytic near the axis that decay at
     # both ends
@@ -34,12 +35,12 @@ def normal_nodes() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def side_shares(
     thresholds: ArrayLike,
     side: str,
-    success: NDArray[np.float64],
-    weight: NDArray[np.float64],
+    success: Floats,
+    weight: Floats,
     *,
     separation: float,
-    shift: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    shift: Floats,
+) -> tuple[Floats, Floats]:
     """Return the shares of trajectories that thresholds cover, and that are errors among them."""
     # Success, weight and shift (c·u) are those of each task effect; a success scores d + shift + ε
     # and a failure −d + shift + ε with d the separation and ε standard normal.
@@ -56,9 +57,9 @@ def side_shares(
 class Sample(NamedTuple):
     """One drawn table; an outcome is 1 for a success."""
 
-    scores: NDArray[np.float64]
-    outcomes: NDArray[np.int64]
-    tasks: NDArray[np.int64]
+    scores: Floats
+    outcomes: Integers
+    tasks: Integers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +80,7 @@ class Population:
     def draw(self, tasks: int, key: tuple[int, ...]) -> Sample:
         """Draw tasks; under one key a smaller draw is the beginning of a larger one."""
         effect = self.spread * np.random.default_rng([*key, 0]).standard_normal(tasks)
-        size: NDArray[np.int64] = np.full(tasks, self.sizes[0])
+        size: Integers = np.full(tasks, self.sizes[0])
         if len(self.sizes) > 1:
             drawn = np.random.default_rng([*key, 1]).integers(len(self.sizes), size=tasks)
             size = np.array(self.sizes)[drawn]
@@ -118,11 +119,11 @@ class Population:
         return float(gap @ ndtr(reach / math.sqrt(2)) / gap.sum())
 
     @property
-    def _success(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _success(self) -> tuple[Floats, Floats]:
         nodes, weight = normal_nodes()
         return _logistic(self.base + self.spread * nodes), weight
 
-    def errors_by_coverage(self, side: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def errors_by_coverage(self, side: str) -> tuple[Floats, Floats]:
         """Return coverage and true selective error of ever wider thresholds."""
         success, weight = self._success
         shift = self.loading * self.spread * normal_nodes()[0]
@@ -227,7 +228,7 @@ def _solved(figure: Callable[[float], float], wanted: float, ends: tuple[float, 
     return float(brentq(lambda value: figure(value) - wanted, *ends, xtol=1e-10))
 
 
-def _logistic(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _logistic(values: Floats) -> Floats:
     from scipy.special import expit
 
-    return np.asarray(expit(values), dtype=np.float64)
+    return expit(values)

@@ -22,6 +22,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.arrays import Floats, Integers
 from certify_assets.certificates.betting import payoffs, wealth_tails
 from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice
 from certify_assets.certificates.clustering import summarise_clusters
@@ -47,7 +48,7 @@ def clopper_pearson_upper(errors: float, covered: float, level: float) -> float:
     return float(betaincinv(errors + 1.0, covered - errors, 1.0 - level))
 
 
-def _naive(counts: TaskCounts, test: Test, tasks: float) -> NDArray[np.float64]:
+def _naive(counts: TaskCounts, test: Test, tasks: float) -> Floats:
     """Clopper–Pearson as if trajectories were independent."""
     factor = tasks / counts.tasks
     return binomial_tails(
@@ -55,12 +56,12 @@ def _naive(counts: TaskCounts, test: Test, tasks: float) -> NDArray[np.float64]:
     )
 
 
-def _deff(counts: TaskCounts, test: Test, tasks: float) -> NDArray[np.float64]:
+def _deff(counts: TaskCounts, test: Test, tasks: float) -> Floats:
     """Clopper–Pearson at k/DEFF of n/DEFF, with the design effect of all outcomes."""
     return _naive(counts, test, tasks / summarise_clusters(counts.sizes, counts.successes).deff)
 
 
-def _task_hoeffding(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
+def _task_hoeffding(counts: TaskCounts, test: Test, tasks: int) -> Floats:
     """Hoeffding's exp(−2 G slack²) over covered tasks, slack = α − their mean error rate."""
     tails = np.ones(counts.thresholds.size)
     for place, (covered, errors) in enumerate(zip(counts.covered, counts.errors, strict=True)):
@@ -100,10 +101,10 @@ class Test:
     draws: int = 2000
     seed: int = 42
     planned_share: float = 0.6
-    bets: NDArray[np.float64] | None = field(default=None, compare=False)  # of a pilot
+    bets: Floats | None = field(default=None, compare=False)  # of a pilot
     pseudo: PseudoTask | None = field(default=None, compare=False)  # how large it is
 
-    def part(self, part: slice | NDArray[np.int64]) -> Test:
+    def part(self, part: slice | Integers) -> Test:
         """Return what is asked at some thresholds."""
         bets = None if self.bets is None else self.bets[part]
         pseudo = None if self.pseudo is None else self.pseudo.part(part)
@@ -117,7 +118,7 @@ class Test:
 
 _Numbers = NDArray[np.number[Any]]
 #: errors and covered rows of thresholds, all rows, what is asked → tails
-RowTails = Callable[[_Numbers, _Numbers, int, Test], NDArray[np.float64]]
+RowTails = Callable[[_Numbers, _Numbers, int, Test], Floats]
 #: what a certificate promises, the weakest first
 Promise = Literal["average", "confident", "proved"]
 AVERAGE: Final = "average"
@@ -134,7 +135,7 @@ class Procedure:
     # many tasks like those observed; certified where tail ≤ level
 
     name: str
-    tails: Callable[[TaskCounts, Test, int], NDArray[np.float64]]
+    tails: Callable[[TaskCounts, Test, int], Floats]
     # asymptotic, finite-sample, calibrated by simulation or none under clustering
     validity: str
     estimand: str  # trajectory, or task, where every task weighs the same
@@ -161,20 +162,20 @@ class Procedure:
         return GRID if self.calibrated else 40
 
 
-def _taskboot(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
+def _taskboot(counts: TaskCounts, test: Test, tasks: int) -> Floats:
     if test.engine == "montecarlo" and tasks == counts.tasks:
         return taskboot_tails(counts, test.budget, test.draws, test.seed)
     lattice = error_lattice(counts, *test.budget.as_integer_ratio())
     return bootstrap_tails(lattice, test.level, tasks)
 
 
-def _betting(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
+def _betting(counts: TaskCounts, test: Test, tasks: int) -> Floats:
     if test.bets is None:
         return np.ones(counts.thresholds.size)
     return wealth_tails(payoffs(counts, test.alpha), test.bets, tasks / counts.tasks)
 
 
-def _pseudo_task(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
+def _pseudo_task(counts: TaskCounts, test: Test, tasks: int) -> Floats:
     if test.pseudo is None:
         return np.ones(counts.thresholds.size)
     found = pseudo_task_tails(
@@ -187,20 +188,20 @@ def _pseudo_task(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float
     return joined_tails(*found)
 
 
-def _one_run(errors: _Numbers, covered: _Numbers, rows: int, test: Test) -> NDArray[np.float64]:
+def _one_run(errors: _Numbers, covered: _Numbers, rows: int, test: Test) -> Floats:
     return one_run_tails(
         errors, covered, rows, alpha=test.alpha, level=test.level, share=test.planned_share
     )
 
 
-def _average(errors: _Numbers, covered: _Numbers, rows: int, test: Test) -> NDArray[np.float64]:
+def _average(errors: _Numbers, covered: _Numbers, rows: int, test: Test) -> Floats:
     return average_tails(errors, covered, rows, budget=test.budget, level=test.level)
 
 
 def _by_rows(name: str, validity: str, promise: Promise, row_tails: RowTails) -> Procedure:
     """Return a procedure that is proved for one random run a task."""
 
-    def tails(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
+    def tails(counts: TaskCounts, test: Test, tasks: int) -> Floats:
         # one random run of each of so many tasks, on average
         factor = tasks / counts.trajectories
         errors, covered = factor * counts.error_totals, factor * counts.covered_trajectories
@@ -296,3 +297,18 @@ def find_procedure(name: str) -> Procedure:
             f"procedure {quoted(name)} is not available; give one of {', '.join(PROCEDURES)}."
         )
     return PROCEDURES[name]
+
+
+_CONFIDENCE = {
+    "asymptotic": "about {} confidence",
+    "finite-sample": "{} confidence",
+    "calibrated by simulation": "{} confidence by simulation",
+    "none under clustering": "{} confidence for independent runs only",
+    "finite-sample, proved": "{} confidence",
+    "finite-sample, proved, on average": "{} confidence",
+}
+
+
+def confidence_words(level: float, validity: str) -> str:
+    """Write a confidence with the words that its validity allows."""
+    return _CONFIDENCE[validity].format(f"{100 * level:.4g} %")

@@ -37,12 +37,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.arrays import Floats, Integers
 from certify_assets.certificates.bootstrap import ErrorLattice, corrected_tails, error_lattice
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.kernels import rising_root
 from certify_assets.certificates.path_limits import path_limits
-
-_Floats = NDArray[np.float64]
 
 #: the whole-task tail spends at most a third of δ, the clustered one three quarters of its level
 WHOLE_SHARE: Final = 3
@@ -80,13 +79,13 @@ class PseudoTask:
     """
 
     icc: float
-    ratios: _Floats
-    clustered: _Floats
-    charges: _Floats
+    ratios: Floats
+    clustered: Floats
+    charges: Floats
     charged: bool = False
     alike: bool = True
 
-    def part(self, part: slice | NDArray[np.int64]) -> PseudoTask:
+    def part(self, part: slice | Integers) -> PseudoTask:
         """Return what applies to some thresholds."""
         ratios, clustered, charges = self.ratios[part], self.clustered[part], self.charges[part]
         return replace(self, ratios=ratios, clustered=clustered, charges=charges)
@@ -100,13 +99,13 @@ class PseudoTask:
 
 def pseudo_task_tails(
     counts: TaskCounts,
-    numerators: int | NDArray[np.int64],
+    numerators: int | Integers,
     denominator: int,
     pseudo: PseudoTask,
     *,
     level: float | None = None,
     factor: float = 1.0,
-) -> tuple[_Floats, _Floats]:
+) -> tuple[Floats, Floats]:
     """Return p1 and p2 at every threshold; p2 is 1 where whole wrong tasks are too likely for it.
 
     Parameters
@@ -137,7 +136,7 @@ def pseudo_task_tails(
     return found[0], np.where(likely, 1.0, found[1])
 
 
-def joined_tails(whole: _Floats, clustered: _Floats) -> _Floats:
+def joined_tails(whole: Floats, clustered: Floats) -> Floats:
     """Return one tail that is at most δ/λ exactly where p1 ≤ δ/λ or p2 ≤ 3δ/4λ."""
     return np.minimum(whole, clustered / _CLUSTERED_SHARE)
 
@@ -157,8 +156,8 @@ def level_shares(tasks: int, alpha: float, delta: float) -> float:
 
 
 def charged_budgets(
-    numerators: int | NDArray[np.int64], denominator: int, charges: _Floats
-) -> tuple[NDArray[np.int64], int]:
+    numerators: int | Integers, denominator: int, charges: Floats
+) -> tuple[Integers, int]:
     """α′ = (α − w)/(1 − w) of every threshold, rounded down, in parts; 0 where nothing is left."""
     numerators = np.broadcast_to(numerators, charges.shape)
     if not charges.any():
@@ -169,8 +168,8 @@ def charged_budgets(
 
 
 def supposed_errors(
-    counts: TaskCounts, alphas: _Floats, pseudo: PseudoTask
-) -> tuple[_Floats, _Floats, _Floats]:
+    counts: TaskCounts, alphas: Floats, pseudo: PseudoTask
+) -> tuple[Floats, Floats, Floats]:
     """(1 − α)s of p1, of p2, and of a wrong task that is as large as p2 supposes them."""
     total = counts.covered_trajectories.astype(np.float64)
     # mean covered runs of a covered task, plain and weighted by them
@@ -204,8 +203,8 @@ def clustered_share(alpha: float, icc: float, weighted: float) -> float:
 
 
 def saddlepoint_tails(
-    lattice: ErrorLattice, extra: _Floats, *, unit: float, factor: float = 1.0
-) -> _Floats:
+    lattice: ErrorLattice, extra: Floats, *, unit: float, factor: float = 1.0
+) -> Floats:
     """P(Σ z·Gamma(factor·count) + extra·E* ≥ 0) of each histogram, z = unit·value, E* exponential.
 
     By the Lugannani–Rice formula; 1 where the mean is not below 0, 1/2 next to it.
@@ -217,7 +216,7 @@ def saddlepoint_tails(
     inside, extra = lattice.part(below), extra[below]
     z, shapes = unit * inside.values, factor * inside.counts
 
-    def rising(t: _Floats) -> tuple[_Floats, _Floats]:
+    def rising(t: Floats) -> tuple[Floats, Floats]:
         """K' and K'': K' rises from below 0 to infinity."""
         parts, own = z / (1.0 - inside.each(t) * z), extra / (1.0 - t * extra)
         slope = own + inside.total(shapes * parts)
@@ -249,7 +248,7 @@ _NODES, _MOST_NODES, _AGREE = 100, 100_000, 1e-11
 _MOST_CELLS = 2_000_000
 
 
-def exponential_sum_tail(weights: _Floats, often: _Floats) -> float:
+def exponential_sum_tail(weights: Floats, often: Floats) -> float:
     """Return P(Σ_i w_i·Gamma(c_i) ≥ 0) for distinct weights w with shapes c."""
     # With K(t) = −Σ c_i log(1 − t·w_i) the tail is the integral of exp(K(t))/t over a line c + iy,
     # 0 < c < 1/w_max. The line passes the saddlepoint of K(t) − log t, and y = d·sinh(u) makes the
@@ -264,7 +263,7 @@ def exponential_sum_tail(weights: _Floats, often: _Floats) -> float:
         # on the far side of the mean the integrand would oscillate
         return 1.0 - exponential_sum_tail(-w, c)
 
-    def rising(t: _Floats) -> tuple[_Floats, _Floats]:
+    def rising(t: Floats) -> tuple[Floats, Floats]:
         """First and second derivative of K(t) − log t."""
         parts = w / (1.0 - t * w)
         return c @ parts - 1.0 / t, c @ np.square(parts) + t**-2
@@ -276,11 +275,11 @@ def exponential_sum_tail(weights: _Floats, often: _Floats) -> float:
     slopes = np.append(w, -1.0) / room
     width = 1.0 / math.sqrt(float(c @ np.square(slopes)))
 
-    def integrand(u: _Floats) -> _Floats:
+    def integrand(u: Floats) -> Floats:
         """Real part of the integrand at u, relative to its size at the saddlepoint."""
         turn = np.multiply.outer(width * np.sinh(u), slopes)
         size = np.exp(-0.5 * (np.log1p(np.square(turn)) @ c)) * width * np.cosh(u)
-        return np.asarray(size * np.cos(np.arctan(turn) @ c))
+        return size * np.cos(np.arctan(turn) @ c)
 
     def total(nodes: NDArray[Any]) -> float:
         parts = np.array_split(nodes, 1 + nodes.size * slopes.size // _MOST_CELLS)
@@ -298,6 +297,6 @@ def exponential_sum_tail(weights: _Floats, often: _Floats) -> float:
     return min(max(math.exp(-float(c @ np.log(room))) * found / math.pi, 0.0), 1.0)
 
 
-def _log_size(u: float, slopes: _Floats, c: _Floats) -> float:
+def _log_size(u: float, slopes: Floats, c: Floats) -> float:
     """Log of the integrand's size at u, relative to u = 0."""
     return math.log(math.cosh(u)) - 0.5 * float(c @ np.log1p(np.square(math.sinh(u) * slopes)))

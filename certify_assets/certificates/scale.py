@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from certify_assets.arrays import Floats, Names
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import covers
 from certify_assets.certificates.inputs import LEVELS, ScoreRange, task_codes
@@ -31,7 +30,7 @@ class ScaleFault(NamedTuple):
     sure: bool
 
 
-def scale_fault(issued: ScoreRange, scores: NDArray[np.float64], tasks: int) -> ScaleFault | None:
+def scale_fault(issued: ScoreRange, scores: Floats, tasks: int) -> ScaleFault | None:
     """Say how scores of some tasks differ in scale or sign from those of a certificate.
 
     A table of other agents, more or less successful ones, is on the same scale.
@@ -66,9 +65,7 @@ def scale_fault(issued: ScoreRange, scores: NDArray[np.float64], tasks: int) -> 
     return max(doubts, key=lambda fault: fault.sure, default=None)
 
 
-def _reversal(
-    points: NDArray[np.float64], found: NDArray[np.float64], tasks: int, centre: float
-) -> list[ScaleFault]:
+def _reversal(points: Floats, found: Floats, tasks: int, centre: float) -> list[ScaleFault]:
     """Whether scores fit the reversed ones of a certificate far better than its own."""
     own, other = _distance(points, found), _distance(points, np.sort(centre - found))
     words = "negated" if centre == 0 else f"taken from {centre:g}"
@@ -78,19 +75,17 @@ def _reversal(
     return [fault] if other <= own / 2 and own >= (_UNLIKE + _CHANCE / math.sqrt(tasks)) / 2 else []
 
 
-def _distance(points: NDArray[np.float64], found: NDArray[np.float64]) -> float:
+def _distance(points: Floats, found: Floats) -> float:
     """Largest distance of the distribution of scores from the quantiles of others."""
     below, upto = (np.searchsorted(found, points, side) / found.size for side in ("left", "right"))
     return float(np.max(np.maximum(below - np.array(_ALL), np.array(_ALL) - upto)[1:-1]))
 
 
-def _at_most(points: NDArray[np.float64], end: float) -> float:
+def _at_most(points: Floats, end: float) -> float:
     return float(np.interp(end, points, _ALL, 0.0, 1.0))
 
 
-def share_doubt(
-    certificate: Certificate, scores: NDArray[np.float64], tasks: Sequence[Any] | NDArray[Any]
-) -> str | None:
+def share_doubt(certificate: Certificate, scores: Floats, tasks: Names) -> str | None:
     """Say where a certificate decides another share of a table than of its own, beyond chance."""
     from scipy.special import stdtrit
 

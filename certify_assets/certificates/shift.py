@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.arrays import Floats, Integers
 from certify_assets.certificates.counts import covers
 
 #: chance of a finding on runs of tasks like those of CAL over the life of a deployment
@@ -27,7 +28,7 @@ _STEPS, _FEWEST_STEPS = 20, 4
 #: chance of one for a single batch and side, of runs that no certificate of the corpus decides
 SHIFT_LEVEL: Final = 0.001
 _SEED = 0
-_Scored = tuple[NDArray[np.float64], Sequence[Any]]
+_Scored = tuple[Floats, Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def compare_tasks(
     return found
 
 
-def sum_p_value(before: NDArray[np.float64], after: NDArray[np.float64]) -> float:
+def sum_p_value(before: Floats, after: Floats) -> float:
     """Return how likely the sum over so many of all values, all in [0, 1], is as far out.
 
     Two-sided: twice the smaller tail of the sums over all choices of as many values.
@@ -125,7 +126,7 @@ def sum_p_value(before: NDArray[np.float64], after: NDArray[np.float64]) -> floa
     return min(1.0, 2 * min(float(chances[: seen + 1].sum()), float(chances[seen:].sum())))
 
 
-def _sums(values: NDArray[np.int64], size: int) -> NDArray[np.float64]:
+def _sums(values: Integers, size: int) -> Floats:
     """Return the distribution of the sum over `size` of all values, each choice as likely."""
     most = int(np.sort(values)[-size:].sum())
     # row k: the values so far of which k were chosen, by their sum
@@ -135,15 +136,15 @@ def _sums(values: NDArray[np.int64], size: int) -> NDArray[np.float64]:
         chosen = table * _chances(size, values.size - place)[:, None]
         table -= chosen
         table[1:, value:] += chosen[:-1, : most + 1 - value]
-    return np.asarray(table[size])
+    return table[size]
 
 
-def _chances(size: int, left: int) -> NDArray[np.float64]:
+def _chances(size: int, left: int) -> Floats:
     """Return how likely the next of so many left is chosen, by the number chosen before it."""
-    return np.asarray(np.clip((size - np.arange(size + 1)) / left, 0.0, 1.0))
+    return np.clip((size - np.arange(size + 1)) / left, 0.0, 1.0)
 
 
-def distance_p_value(before: NDArray[np.float64], after: NDArray[np.float64]) -> float:
+def distance_p_value(before: Floats, after: Floats) -> float:
     """Return how likely two parts of all values have distributions as far apart.
 
     The largest distance over all values, for all choices of as many of them, ties included.
@@ -153,8 +154,8 @@ def distance_p_value(before: NDArray[np.float64], after: NDArray[np.float64]) ->
     order = np.argsort(every, kind="stable")
     ends = np.append(np.diff(every[order]) > 0, True)
 
-    def distances(chosen: NDArray[np.int64], so_far: Any) -> NDArray[np.float64]:
-        return np.asarray(np.abs(chosen / few.size - (so_far - chosen) / many.size))
+    def distances(chosen: Integers, so_far: Any) -> Floats:
+        return np.abs(chosen / few.size - (so_far - chosen) / many.size)
 
     seen = distances(np.cumsum(order < few.size), np.arange(1, every.size + 1))
     reached, counts = float(seen[ends].max()) - 1e-9, np.arange(few.size + 1)
@@ -176,12 +177,12 @@ def distance_p_value(before: NDArray[np.float64], after: NDArray[np.float64]) ->
 class _Tasks:
     """The finite scores of tasks, in the order of the tasks, and where each task begins."""
 
-    scores: NDArray[np.float64]
-    starts: NDArray[np.int64]
-    sizes: NDArray[np.int64]
+    scores: Floats
+    starts: Integers
+    sizes: Integers
 
     @classmethod
-    def of(cls, scores: NDArray[np.float64], tasks: Sequence[Any], most: int = 0) -> _Tasks:
+    def of(cls, scores: Floats, tasks: Sequence[Any], most: int = 0) -> _Tasks:
         """Sort runs by task; with `most`, keep as many of a task, chosen by a fixed seed."""
         _, places = np.unique(np.asarray(tasks, dtype=object).astype(str), return_inverse=True)
         mixed = np.random.default_rng(_SEED).permutation(scores.size)
@@ -197,6 +198,6 @@ class _Tasks:
     def __len__(self) -> int:
         return self.starts.size
 
-    def means(self, values: NDArray[Any]) -> NDArray[np.float64]:
+    def means(self, values: NDArray[Any]) -> Floats:
         """Return the mean over the runs of each task."""
-        return np.asarray(np.add.reduceat(values.astype(np.float64), self.starts) / self.sizes)
+        return np.add.reduceat(values.astype(np.float64), self.starts) / self.sizes

@@ -1,4 +1,4 @@
-"""Both sides of a judge: their certificates, the share of runs decided in all, the joint promise.
+"""Both sides of a judge: what they promise together, what they decide in all, and of each row.
 
 References
 ----------
@@ -13,18 +13,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.certificate import Certificate
-from certify_assets.certificates.counts import SIDES
+from certify_assets.certificates.counts import SIDES, covers
 from certify_assets.certificates.evaluation import evaluate
-from certify_assets.certificates.inputs import Observations
-from certify_assets.certificates.issuance import confidence_words
-from certify_assets.certificates.pool import Pool
-from certify_assets.certificates.procedures import AVERAGE
+from certify_assets.certificates.evidence import Evidence
+from certify_assets.certificates.inputs import checked_scores
+from certify_assets.certificates.procedures import AVERAGE, confidence_words
 from certify_assets.certificates.settings import BONFERRONI, Settings
 from certify_assets.documents import JsonObject
-from certify_assets.errors import ForgedCertificateError, quoted
+from certify_assets.errors import ForgedCertificateError, InputError, quoted
 from certify_assets.files import shortest, significant
 from certify_assets.words import WORDS, at_most, percent
 
@@ -91,32 +93,38 @@ class Sides:
             for item in self.certified
         )
         return (
-            f"{percent(self.decided)} of runs are decided: {parts}. {percent(self.human)} go to "
-            "review."
+            f"{percent(self.decided)} of {self._drawn}runs are decided: {parts}. "
+            f"{percent(self.human)} go to review."
         )
+
+    @property
+    def _drawn(self) -> str:
+        # of unequal numbers a task, drawn runs are neither a sample of runs nor of tasks
+        several = self.lead.inputs.get("sample") and self.lead.trajectories > self.lead.tasks
+        return "drawn " if several else ""
 
     @property
     def overlap(self) -> float:
         """Return the share of scored runs in both regions, which go to reviewers."""
-        return significant(float(self._overlap))
+        return significant(self._overlap)
 
     @property
     def shares(self) -> dict[str, float]:
         """Return the share of scored runs rejected, released and left to reviewers."""
         found = dict.fromkeys(SIDES, 0.0)
         for item in self.certified:
-            found[item.side] = significant(float(_covered(item) - self._overlap))
+            found[item.side] = significant(_covered(item) - self._overlap)
         return {**found, "human": self.human}
 
     @property
     def decided(self) -> float:
         """Return the share of scored runs in exactly one region."""
-        return significant(float(self._decided))
+        return significant(self._decided)
 
     @property
     def human(self) -> float:
         """Return the share of scored runs that reviewers decide."""
-        return significant(float(1 - self._decided))
+        return significant(1 - self._decided)
 
     @property
     def _overlap(self) -> Fraction:
@@ -237,12 +245,7 @@ def _side_place(item: Certificate) -> int:
     return SIDES.index(item.side)
 
 
-def joint_deltas(
-    observations: Observations,
-    settings: Settings,
-    pilot: Observations | None = None,
-    pool: Pool | None = None,
-) -> dict[str, float]:
+def joint_deltas(given: Evidence, settings: Settings) -> dict[str, float]:
     """Return the δ of each side when both are to hold together at confidence 1 − δ.
 
     Each side is first tested at δ/2. What its certified thresholds paid is free again and goes to
@@ -251,11 +254,9 @@ def joint_deltas(
 
     Parameters
     ----------
-    observations : Observations
+    given : Evidence
     settings : Settings
         Of either side, with the joint δ.
-    pilot : Observations, optional
-    pool : Pool, optional
 
     Returns
     -------
@@ -275,7 +276,7 @@ def joint_deltas(
     freed = {}
     for side in SIDES:
         half = settings.replace(side=side, delta=settings.delta / 2)
-        evaluation = evaluate(observations, half, pilot, pool)
+        evaluation = evaluate(given.table, half, given.pilot, given.pool)
         passed = evaluation.passed[0 if evaluation.plan is None else evaluation.plan.start :]
         shared = half.multiplicity == BONFERRONI
         if half.method.by_rows:
@@ -329,3 +330,76 @@ def _overlap(active: Sequence[Certificate]) -> list[str]:
         f"Scores from {shortest(low)} to {shortest(high)} ({share:.1f} % of the rows) lie in both "
         "regions. Those rows go to human review; each side counts them in its own promise."
     ]
+
+
+#: what happens to a row, and why, by its code
+DECISIONS = ("human", "reject", "release", "human", "human", "human")
+REASONS = ("middle", "below_threshold", "above_threshold", "overlap", "unscored", "not_certified")
+_REGIONS = {"reject": 1, "release": 2}
+_UNSCORED, _NOT_CERTIFIED = 4, 5
+
+
+class RowDecisions(NamedTuple):
+    """One decision and its reason a row.
+
+    Attributes
+    ----------
+    decisions : array of str
+        "reject", "release" or "human".
+    reasons : array of str
+        "below_threshold" (rejected), "above_threshold" (released); for review: "middle",
+        "unscored", "overlap" (in both regions), "not_certified" (no certificate certifies
+        anything).
+    """
+
+    decisions: NDArray[np.str_]
+    reasons: NDArray[np.str_]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows rejected, released and left to review."""
+        return {
+            name: int(np.count_nonzero(self.decisions == name))
+            for name in ("reject", "release", "human")
+        }
+
+
+def decide(certificates: Certificate | Sequence[Certificate], scores: ArrayLike) -> RowDecisions:
+    """Decide rows by the certified thresholds.
+
+    Parameters
+    ----------
+    certificates : Certificate or sequence of Certificate
+        One, or one per side.
+    scores : array_like of float
+        NaN = unscored.
+
+    Returns
+    -------
+    RowDecisions
+
+    Raises
+    ------
+    InputError
+        If there is no certificate, there are two for one side, or a score is text or infinite.
+    """
+    given = [certificates] if isinstance(certificates, Certificate) else list(certificates)
+    sides = [certificate.side for certificate in given]
+    if not given or len(set(sides)) != len(sides):
+        raise InputError(
+            f"There are certificates for the sides {', '.join(sides) or 'none'}; give one, or one "
+            "for each side."
+        )
+    values = checked_scores(scores)
+    # a row in one region has its number, a row in both their sum
+    codes = np.zeros(values.size, dtype=np.uint8)
+    for certificate in given:
+        if certificate.threshold is not None:
+            inside = covers(certificate.side, certificate.threshold, values)
+            codes += inside.view(np.uint8) * np.uint8(_REGIONS[certificate.side])
+    if not any(certificate.certified for certificate in given):
+        codes[:] = _NOT_CERTIFIED
+    codes[np.isnan(values)] = _UNSCORED
+    return RowDecisions(
+        np.array(DECISIONS, dtype="<U7")[codes], np.array(REASONS, dtype="<U15")[codes]
+    )

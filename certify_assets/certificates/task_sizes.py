@@ -32,16 +32,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.arrays import Floats, Integers
 from certify_assets.certificates import kernels
 from certify_assets.certificates.counts import TaskCounts, covered_rows, grid_places
 from certify_assets.certificates.error_icc import error_icc
+from certify_assets.certificates.evidence import Pool
 from certify_assets.certificates.inputs import Observations, OrderedRows
-from certify_assets.certificates.pool import Pool
 from certify_assets.certificates.pseudo_task import PseudoTask
 from certify_assets.certificates.settings import Settings
-
-_Floats = NDArray[np.float64]
-_Integers = NDArray[np.int64]
 
 #: tasks of a pool from which on sizes are charged; fewer show too little of rare large tasks, and
 #: both tails keep the size ratio
@@ -97,9 +95,9 @@ def alike_in_size(table: OrderedRows, pool: OrderedRows) -> bool:
 class SizeCounts:
     """Covered runs, and covered tasks, of tables by the size of their task."""
 
-    classes: _Integers  # sizes, ascending
-    runs: _Integers  # shape (tables, thresholds, sizes)
-    tasks: _Integers
+    classes: Integers  # sizes, ascending
+    runs: Integers  # shape (tables, thresholds, sizes)
+    tasks: Integers
 
     def of_table(self, place: int) -> SizeCounts:
         """Return those of one table."""
@@ -119,14 +117,14 @@ def covered_by_size(counts: TaskCounts, tables: Sequence[OrderedRows]) -> SizeCo
     return SizeCounts(classes, runs, tasks)
 
 
-def _scored_sizes(table: OrderedRows) -> tuple[_Integers, _Integers]:
+def _scored_sizes(table: OrderedRows) -> tuple[Integers, Integers]:
     """Scored runs of every task, and those of the tasks that have any."""
     sizes = np.bincount(table.tasks[: table.scored])
     return sizes, sizes[sizes > 0]
 
 
 def _count_sizes(
-    table: OrderedRows, counts: TaskCounts, size_of: _Integers, classes: int
+    table: OrderedRows, counts: TaskCounts, size_of: Integers, classes: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Covered runs and tasks of a table at every threshold, by the class of each task's size."""
     codes = table.tasks[: table.scored][:: 1 if counts.side == "reject" else -1]
@@ -147,7 +145,7 @@ def observed_ratio(counts: TaskCounts) -> float:
     return (int(k @ n) / int(k.sum())) / (int(n @ n) / int(n.sum()))
 
 
-def covered_ratios(sizes: SizeCounts, settings: Settings) -> _Floats:
+def covered_ratios(sizes: SizeCounts, settings: Settings) -> Floats:
     """R_T: the size beyond which tasks hold α/2 of the covered runs, over the mean covered size."""
     runs, tasks, budget = sizes.runs.sum(axis=0), sizes.tasks.sum(axis=0), settings.budget
     total = runs.sum(axis=1)
@@ -158,7 +156,7 @@ def covered_ratios(sizes: SizeCounts, settings: Settings) -> _Floats:
     return np.where(total > 0, sizes.classes[least] / np.maximum(mean, 1.0), 1.0)
 
 
-def size_charges(counts: TaskCounts, sizes: SizeCounts) -> _Floats:
+def size_charges(counts: TaskCounts, sizes: SizeCounts) -> Floats:
     """Share of the covered runs that is charged as wrong, at every threshold.
 
     The first table of the sizes is the calibration table.
@@ -176,14 +174,14 @@ def size_charges(counts: TaskCounts, sizes: SizeCounts) -> _Floats:
         charge = np.where(standing > 0, shown * _rate(standing) - alike, shown)
         charges.append(charge.max(axis=1).clip(0.0, 1.0))
     narrow, wide = charges
-    return np.asarray(np.minimum(narrow, _OUTLYING * wide))
+    return np.minimum(narrow, _OUTLYING * wide)
 
 
-def _from(values: _Integers) -> _Integers:
+def _from(values: Integers) -> Integers:
     """Sums from each column on."""
     return np.cumsum(values[:, ::-1], axis=1)[:, ::-1]
 
 
-def _rate(tasks: _Integers) -> _Floats:
+def _rate(tasks: Integers) -> Floats:
     """Largest rate of wrong tasks, at confidence 1 − ε, of which so many tasks show none."""
-    return np.asarray(1.0 - _EPSILON ** (1.0 / np.maximum(tasks, 1)))
+    return 1.0 - _EPSILON ** (1.0 / np.maximum(tasks, 1))

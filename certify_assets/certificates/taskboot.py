@@ -16,8 +16,8 @@ from fractions import Fraction
 from importlib.util import find_spec
 
 import numpy as np
-from numpy.typing import NDArray
 
+from certify_assets.arrays import Floats, Integers
 from certify_assets.certificates import kernels
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.work import counted
@@ -28,9 +28,7 @@ _PLACES = 1 << 17
 _WORTH_COMPILED = 1 << 24
 
 
-def taskboot_tails(
-    counts: TaskCounts, budget: Fraction, draws: int, seed: int
-) -> NDArray[np.float64]:
+def taskboot_tails(counts: TaskCounts, budget: Fraction, draws: int, seed: int) -> Floats:
     """Estimate P*(resampled error > α) at every threshold by (k + 1)/(B + 1).
 
     k of B resamples exceed the budget. Algorithm 1 asks whether the quantile q(θ) at 1 − δ/|Θ| is
@@ -39,7 +37,7 @@ def taskboot_tails(
     # The share k/B is 0 when no resample happens to exceed, so that a single draw would certify
     # noise. (k + 1)/(B + 1) supposes one more resample that exceeds: it lies above the exact tail p
     # by (1 − p)/(B + 1) on average (5e-4 at 2,000 draws), which errs on the side of not certifying.
-    return np.asarray((exceedances(counts, budget, draws, seed) + 1.0) / (draws + 1.0))
+    return (exceedances(counts, budget, draws, seed).astype(np.float64) + 1.0) / (draws + 1.0)
 
 
 def draws_needed(level: float) -> int:
@@ -50,7 +48,7 @@ def draws_needed(level: float) -> int:
     return draws
 
 
-def exceedances(counts: TaskCounts, budget: Fraction, draws: int, seed: int) -> NDArray[np.int64]:
+def exceedances(counts: TaskCounts, budget: Fraction, draws: int, seed: int) -> Integers:
     """How many resamples have an error (Eq. 3) above the budget, the same ones for all thresholds.
 
     A resample that covers nothing has error 0.
@@ -58,10 +56,10 @@ def exceedances(counts: TaskCounts, budget: Fraction, draws: int, seed: int) -> 
     # Σk/Σn > num/den exactly where Σ(den·k − num·n) > 0, in whole numbers
     errors, covered = (each.astype(np.int64) for each in (counts.errors, counts.covered))
     excess = budget.denominator * errors - budget.numerator * covered
-    return np.asarray(np.count_nonzero(resample_sums(excess.T, draws, seed) > 0, axis=0))
+    return np.count_nonzero(resample_sums(excess.T, draws, seed) > 0, axis=0)
 
 
-def resample_sums(values: NDArray[np.int64], draws: int, seed: int) -> NDArray[np.int64]:
+def resample_sums(values: Integers, draws: int, seed: int) -> Integers:
     """Sum the rows of ``values`` over tasks drawn with replacement, shape (draws, columns).
 
     Compiled by numba where it is installed and worth it; numpy gives the same integers.
@@ -70,11 +68,11 @@ def resample_sums(values: NDArray[np.int64], draws: int, seed: int) -> NDArray[n
     if draws * values.size >= _WORTH_COMPILED and find_spec("numba"):
         from certify_assets.certificates.compiled import drawn_sums
 
-        return np.asarray(drawn_sums(np.ascontiguousarray(values), draws, key))
+        return drawn_sums(np.ascontiguousarray(values), draws, key)
     return drawn_sums_in_numpy(values, draws, key)
 
 
-def drawn_sums_in_numpy(values: NDArray[np.int64], draws: int, key: np.uint64) -> NDArray[np.int64]:
+def drawn_sums_in_numpy(values: Integers, draws: int, key: np.uint64) -> Integers:
     """Sum the rows of drawn tasks by matrix products: the twin of `compiled.drawn_sums`."""
     tasks, columns = values.shape
     wide, sums = values.astype(np.float64), np.zeros((draws, columns), dtype=np.int64)
@@ -86,7 +84,7 @@ def drawn_sums_in_numpy(values: NDArray[np.int64], draws: int, key: np.uint64) -
     return sums
 
 
-def _times_drawn(tasks: int, draws: int, key: np.uint64, first: int) -> NDArray[np.int64]:
+def _times_drawn(tasks: int, draws: int, key: np.uint64, first: int) -> Integers:
     """How often each task is in each resample from one on, shape (draws, tasks)."""
     numbers = kernels.task_draws(key, draws * tasks, first * tasks)
     places = ((numbers * np.uint64(tasks)) >> np.uint64(32)).astype(np.int64)

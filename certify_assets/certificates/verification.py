@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from certify_assets.arrays import Names
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.certifier import Certifier
-from certify_assets.certificates.pool import EVERY_TASK
+from certify_assets.certificates.evidence import EVERY_TASK
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet, joint_deltas
 from certify_assets.documents import JsonObject, read_json_text
@@ -42,7 +42,7 @@ def verify(
     given: Any,
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
+    tasks: Names,
     **about: Any,
 ) -> str | None:
     """Recompute one certificate, or a set, from the data; return the first difference.
@@ -71,11 +71,11 @@ def verify(
 
     Notes
     -----
-    ``provenance``, ``selection`` and ``ledger`` name things that are not in the table (which judge,
-    which manifest, which rule). They are carried as they are, which ``NOT_VOUCHED`` tells a reader:
-    verification does not vouch for them beyond the digest, which anybody can compute. Everything
-    else is recomputed, under the settings that the document names. The share of δ that both sides
-    of a set have is recomputed as well.
+    ``provenance``, ``selection``, ``ledger`` and ``after`` name things that are not in the table
+    (which judge, which manifest, which rule, what was tried). They are carried as they are, which
+    ``NOT_VOUCHED`` tells a reader: verification does not vouch for them beyond the digest, which
+    anybody can compute. Everything else is recomputed, under the settings that the document names.
+    The share of δ that both sides of a set have is recomputed as well.
     """
     certifier = Certifier.of(scores, outcomes, tasks, **about)
     try:
@@ -142,11 +142,13 @@ def _difference_of(certificate: Certificate, digest: Any, certifier: Certifier) 
         certifier = replace(
             certifier,
             pilot=certifier.pilot if certificate.parameters["pilot"] else None,
-            pool=pool if asked.method.calibrated else None,
+            pool=pool,
             provenance=certificate.provenance,
             selection=certificate.selection,
+            after=certificate.after,
         )
-        again = certifier.issue(asked).replace(ledger=certificate.ledger).to_dict()
+        issued = certifier.read_by(asked.method).issue(asked)
+        again = issued.replace(ledger=certificate.ledger).to_dict()
     except InputError as error:
         return str(error)
     given = {**certificate.to_dict(), "digest": digest}
@@ -172,8 +174,7 @@ def _sharing_difference(given: CertificateSet, certifier: Certifier) -> str | No
         )
     for item in given.certificates:
         asked = settings_of(item).replace(delta=given.joint_delta)
-        pool = certifier.pool if asked.method.calibrated else None
-        delta = joint_deltas(certifier.table, asked, certifier.pilot, pool)[item.side]
+        delta = joint_deltas(certifier.read_by(asked.method), asked)[item.side]
         if item.delta != delta:
             return (
                 f"delta of the {item.side} side by {item.procedure} is {item.delta!r} in the "

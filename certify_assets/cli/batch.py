@@ -11,16 +11,15 @@ from typing import Any, Final
 import click
 import numpy as np
 
-from certify_assets.certificates import (
-    EVERY_PROCEDURE,
-    Batch,
+from certify_assets.certificates import EVERY_PROCEDURE, Certificate
+from certify_assets.certificates.batch import Batch, BatchPlan
+from certify_assets.certificates.batch_draw import (
     BatchCertificate,
-    BatchPlan,
-    Certificate,
-    History,
-    plan_batch,
+    BatchDraw,
+    SideDraw,
+    certificate_sentence,
 )
-from certify_assets.certificates.batch_draw import BatchDraw, SideDraw, certificate_sentence
+from certify_assets.certificates.batch_planning import History, plan_batch
 from certify_assets.cli.batch_files import (
     draw_rows,
     labels_of,
@@ -39,6 +38,7 @@ from certify_assets.cli.options import (
     Finite,
     certificate_argument,
     gathered,
+    out_option,
     scores_argument,
     split_option,
 )
@@ -50,12 +50,13 @@ from certify_assets.cli.output import (
     answers_at_length,
     figures,
     refuse_overwrite,
+    write_document,
 )
 from certify_assets.cli.reading import column_options, labelled, read_scores
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
 from certify_assets.files import read_json, sha256_file, write_json_atomic
-from certify_assets.tables.score_reading import IssuedReading, ReadingOptions, ScoreReading
+from certify_assets.tables.settings import IssuedReading, ReadingOptions, ScoreReading
 
 _BOTH: Final = "both"
 _CLOSED: Final = (
@@ -259,12 +260,14 @@ def draw(
 @scores_argument
 @click.argument("drawn", metavar="DRAW", type=PATH)
 @click.argument("labels", type=PATH)
+@out_option
 @_shared
 def close(
     certificate: Path,
     scores: Path,
     drawn: Path,
     labels: Path,
+    out: Path | None,
     split: str | None,
     reading: ReadingOptions,
 ) -> None:
@@ -273,6 +276,8 @@ def close(
     DRAW is the file as `draw` wrote it. LABELS has trajectory_id and outcome (0 or 1), and may hold
     any part of the draw: of each set its first runs count, up to one without a label.
     """
+    inputs = {"CERTIFICATE": certificate, "SCORES": scores, "DRAW": drawn, "LABELS": labels}
+    refuse_overwrite({"--out": out}, inputs)
     seed, rows = read_draw(drawn)
     found, reading = _drawn(certificate, scores, seed, reading, split)
     require_drawn(drawn, rows, found, scores)
@@ -286,7 +291,11 @@ def close(
             more = f" and {len(runs) - _SHOWN} more" if len(runs) > _SHOWN else ""
             blocks.append(f"Label next: {', '.join(runs[:_SHOWN])}{more}.")
     certified = any(result.certified for result in results)
-    answer(BatchCertificate.together(results), *blocks, code=0 if certified else NOTHING)
+    document = BatchCertificate.together(results)
+    if out is not None:
+        write_document(out, document)
+        blocks.append(f"wrote {out}")
+    answer(document, *blocks, code=0 if certified else NOTHING)
 
 
 def _drawn(

@@ -18,8 +18,8 @@ from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_json_atomic
 from certify_assets.names import shared_names
 from certify_assets.tables.reading import read_table
-from certify_assets.tables.score_reading import ReadingOptions
 from certify_assets.tables.score_table import read_labels
+from certify_assets.tables.settings import ReadingOptions
 
 _COLUMNS: Final = ("order", "trajectory_id", "task_id", "seed", "batch_sha256", "level")
 
@@ -32,6 +32,12 @@ class FirstDraw(BaseModel):
     seed: Count
     batch_sha256: Sha256
     time: str
+
+    @classmethod
+    def now(cls, seed: int, sha256: str) -> FirstDraw:
+        """Return a draw that is made now."""
+        time = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(seed=seed, batch_sha256=sha256, time=time)
 
 
 class Draws(Document):
@@ -94,27 +100,38 @@ def require_drawn(path: Path, rows: list[tuple[str, ...]], draw: BatchDraw, scor
 
 def require_first_draw(scores: Path, draw: BatchDraw) -> None:
     """Keep seed and hash of a draw next to the table; refuse another draw of the same runs."""
-    own = scores.with_name(f"{scores.name}.draw.json")
     # to six digits: a table that a spreadsheet saved again is no other batch
     digits = [f"{score:.6g}" for score in draw.batch.scores.tolist()]
     runs = sha256_bytes(canonical_json([draw.batch.trajectories, draw.batch.tasks, digits]))
-    now = (draw.seed, draw.batch_sha256)
-    kept = {path: Draws.from_dict(read_json(path)) for path in scores.parent.glob("*.draw.json")}
+    require_first(
+        scores,
+        "draw",
+        runs,
+        FirstDraw.now(draw.seed, draw.batch_sha256),
+        "A second draw needs a share of δ of its own: plan it with a smaller --delta, and move {} "
+        "away.",
+    )
+
+
+def require_first(scores: Path, kind: str, runs: str, now: FirstDraw, remedy: str) -> None:
+    """Keep a first draw of runs in a file next to their table; refuse another one of them."""
+    own = scores.with_name(f"{scores.name}.{kind}.json")
+    kept = {path: Draws.from_dict(read_json(path)) for path in scores.parent.glob(f"*.{kind}.json")}
     for path, found in sorted(kept.items()):
         before = found.draws.get(runs)
         # the hash has the scores to the last digit, so a copy with six of them has another one
-        if before is not None and (before.seed, before.batch_sha256) != now:
-            other = "under another plan" if before.seed == now[0] else f"with seed {before.seed}"
+        if before is not None and (before.seed, before.batch_sha256) != (
+            now.seed,
+            now.batch_sha256,
+        ):
+            other = "under another plan" if before.seed == now.seed else f"with seed {before.seed}"
             raise InputError(
                 f"{scores} was drawn {other} at {before.time}. Give that one: a draw that is "
-                "repeated until it suits proves nothing. A second draw needs a share of δ of its "
-                f"own: plan it with a smaller --delta, and move {path} away."
+                f"repeated until it suits proves nothing. {remedy.format(path)}"
             )
-    time = datetime.now(UTC).isoformat(timespec="seconds")
-    made = FirstDraw(seed=draw.seed, batch_sha256=draw.batch_sha256, time=time)
     draws = kept[own].draws if own in kept else {}
     if runs not in draws:
-        write_json_atomic(own, Draws(draws={**draws, runs: made}).to_dict())
+        write_json_atomic(own, Draws(draws={**draws, runs: now}).to_dict())
 
 
 def labels_of(

@@ -21,7 +21,6 @@ from certify_assets.certificates import (
     settings_of,
 )
 from certify_assets.certificates.counts import SIDES
-from certify_assets.certificates.findings import SECOND_PROMISE
 from certify_assets.certificates.ladder import climb, next_rung, procedures_of
 from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISES
 from certify_assets.certificates.sides import budget_words
@@ -53,7 +52,7 @@ from certify_assets.cli.plan import PLANNED
 from certify_assets.cli.reading import read_pilot, read_pool, reading_options, reading_words
 from certify_assets.errors import ForgedCertificateError, UnlabelledRunError
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
-from certify_assets.tables.score_reading import ReadingOptions
+from certify_assets.tables.settings import ReadingOptions
 from certify_assets.words import WORDS, percent
 
 _BAR = 60
@@ -61,7 +60,7 @@ _MARKS = {"reject": "█", "human": "░", "release": "▒"}
 _NOT_HOLDING = "none under clustering"
 _MOST_FINDINGS, _NAMED_FINDINGS = 2, 3
 #: findings that say what a certificate is worth
-_FIRST_FINDINGS = ("any_judge", "few_tasks", SECOND_PROMISE)
+_FIRST_FINDINGS = ("any_judge", "few_tasks")
 _FIGURES = (
     "promise",
     "procedure",
@@ -277,7 +276,7 @@ def summary(found: CertificateSet, *, whole: bool = False, more: Sequence[str] =
     """
     items, whole = found.certificates, whole or wants_all()
     if len({item.procedure for item in items}) > 1:
-        return [_procedures(items), *_findings(items), *more]
+        return [_procedures(items), *_findings(items), *_left_out(items), *more]
     sides, lead = found.sides or Sides(items[:1]), items[0]
     runs = {name: round(share * lead.trajectories) for name, share in sides.shares.items()}
     counts = ", ".join(f"{runs[name]:,} {word}" for name, word in WORDS.items())
@@ -301,6 +300,14 @@ def summary(found: CertificateSet, *, whole: bool = False, more: Sequence[str] =
         f"{lead.trajectories:,} runs of {lead.tasks:,} tasks: {counts}; "
         f"{budget_words(lead)}, {together}{trust}",
         *(figures("Certificate", *each, most=_FIGURES, names=names) if whole else ()),
+        *(
+            [
+                "The success rate is that of the labelled runs: "
+                f"{lead.inputs['labels']:,} of {lead.inputs['rows']:,} were read."
+            ]
+            if whole and lead.partly_labelled
+            else []
+        ),
         # where nothing is certified, the first line says it
         *([found.statement or lead.statement] if sides.certified or whole else []),
         *list(findings)[:shown],
@@ -336,6 +343,18 @@ def _findings(certificates: Sequence[Certificate]) -> dict[str, str]:
         f"{', '.join(owners[code, text])}: {code}: {text}" if named else f"{code}: {text}": code
         for code, text in sorted(owners, key=lambda finding: finding[0] not in _FIRST_FINDINGS)
     }
+
+
+def _left_out(certificates: Sequence[Certificate]) -> list[str]:
+    """Name the procedures that cannot serve, where all were asked for."""
+    found = {item.procedure for item in certificates}
+    missing = [name for name in EVERY_PROCEDURE if name not in found]
+    if not missing:
+        return []
+    return [
+        f"Left out, because table or settings do not fit: {', '.join(missing)}. Name one with "
+        "--procedure to see why."
+    ]
 
 
 def _procedures(certificates: Sequence[Certificate]) -> TextTable:

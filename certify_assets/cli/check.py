@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
 from certify_assets.certificates import (
     NOT_VOUCHED,
@@ -57,12 +58,14 @@ from certify_assets.cli.output import (
 from certify_assets.cli.reading import column_options, labelled, read_pilot, read_scores
 from certify_assets.documents import JsonObject
 from certify_assets.errors import ForgedCertificateError, InputError, StaleCertificateError
-from certify_assets.tables.score_reading import ReadingOptions
+from certify_assets.tables.settings import ReadingOptions
 from certify_assets.tables.table import ScoreScaleError
 from certify_assets.tables.writing import harmless
 from certify_assets.words import WORDS, percent
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from certify_assets.corpora.formats.mlflow_server import VerdictCounts
     from certify_assets.tables.decisions import Decisions
     from certify_assets.tables.score_table import ScoreTable
@@ -391,9 +394,7 @@ def report(
     and --procedure choose; every one drawn must be of SCORES, and is recomputed before (exit 3
     where one is not).
     """
-    from certify_assets.reports.certificate_page import render_page
-    from certify_assets.reports.certificate_source import recognised_scale
-    from certify_assets.reports.certificate_text import page_title
+    from certify_assets.reports.certificate_page import page_title, render_page
 
     inputs = {"CERTIFICATE": certificate, "SCORES": scores, "--audit": audit_path}
     refuse_overwrite({"--out": out}, {**inputs, "--pilot": pilot, "--pool": pool})
@@ -409,10 +410,7 @@ def report(
     if difference is not None:
         raise StaleCertificateError(f"{certificate} is not of {scores}: {difference}")
     test = _audit_table(whole, audit_path, reading)
-    scale = reading.score_scale or recognised_scale(table.scores)
-    if reading.lower_is_better and scale == "probability":
-        # the negative of a probability is none; negated log-odds are log-odds
-        scale = "score"
+    scale = _scale(table.scores, reading)
     written = datetime.fromtimestamp(certificate.stat().st_mtime, UTC)
     page = render_page(
         certificates,
@@ -439,6 +437,17 @@ def report(
         },
         f"{out}: {len(certificates)} certificate(s), {len(page.encode('utf-8'))} bytes",
     )
+
+
+def _scale(scores: NDArray[np.float64], reading: ReadingOptions) -> str:
+    """Return what scores are; numbers do not say that they are log-odds."""
+    scale = reading.score_scale
+    if scale is None:
+        known = scores[np.isfinite(scores)]
+        within = known.size and known.min() >= 0.0 and known.max() <= 1.0
+        scale = "probability" if within else "score"
+    # the negative of a probability is none; negated log-odds are log-odds
+    return "score" if reading.lower_is_better and scale == "probability" else scale
 
 
 def _audit_table(

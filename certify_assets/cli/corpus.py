@@ -354,5 +354,5 @@ def _blocks(report: CorpusReport, page: Path | None) -> Iterator[Any]:
             yield TextTable(title, FIGURES, section.facts)
         for item in section.tables:
             yield TextTable(item.title, item.columns, item.rows)
-    _, heading, sentences = standing(report)
-    yield from (f"{heading}.", *sentences, *([f"Page: {page}"] if page else []))
+    verdict = standing(report)
+    yield from (f"{verdict.heading}.", *verdict.sentences, *([f"Page: {page}"] if page else []))

@@ -15,7 +15,7 @@ from certify_assets.corpora import CERTIFYING
 from certify_assets.documents import JsonObject
 from certify_assets.errors import ForgedCertificateError, InputError, quoted
 from certify_assets.files import read_json
-from certify_assets.tables.score_reading import ReadingOptions
+from certify_assets.tables.settings import ReadingOptions
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate, CertificateSet

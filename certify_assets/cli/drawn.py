@@ -20,9 +20,8 @@ from certify_assets.errors import ForgedCertificateError, InputError, Unlabelled
 from certify_assets.tables.columns import ColumnReader
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.run_labels import RunLabels, require_ids
-from certify_assets.tables.score_reading import ReadingOptions
 from certify_assets.tables.score_table import ScoreTable
-from certify_assets.tables.settings import COLUMNS
+from certify_assets.tables.settings import COLUMNS, ReadingOptions
 
 #: columns that a draw adds to those of its table
 BATCH, DRAWN_BY = "batch", "drawn_by"

@@ -18,8 +18,8 @@ from certify_assets.errors import CertifyError
 from certify_assets.words import percent
 
 #: GitHub shows ten annotations of a kind for a step, and a summary of at most one MiB
-_MOST_ANNOTATED = 9
-_MOST_LISTED = 100
+_MOST_ANNOTATED = 10
+_MOST_LISTED = 200
 _MOST_CHARACTERS = 2_000
 _PUNCTUATION = re.compile(r"([\\`*_{}\[\]<>()#+.!|~@:&$=^-])")
 
@@ -58,12 +58,11 @@ def report(
     path, command = os.environ.get("GITHUB_STEP_SUMMARY"), _command()
     if not path:
         return
-    lines = [f"### {markdown(command)}: {markdown(subject)}"]
-    lines += map(markdown, said[:_MOST_LISTED])
-    lines += [f"**Failed**: {markdown(reason)}" for reason in failed[:_MOST_LISTED]]
-    lines += [f"- {markdown(warning)}" for warning in warnings[:_MOST_LISTED]]
-    if (rest := len(warnings) - _MOST_LISTED) > 0:
-        lines += [f"{_more_findings(rest)} not listed."]
+    lines = [f"### {markdown(command)}: {markdown(subject)}", *map(markdown, said)]
+    lines += [f"**Failed**: {markdown(reason)}" for reason in failed]
+    lines += [f"- {markdown(warning)}" for warning in warnings]
+    if (rest := len(lines) - _MOST_LISTED) > 0:
+        lines[_MOST_LISTED:] = [f"{rest} more lines are not listed."]
     # several steps and commands write to one file
     with Path(path).open("a", encoding="utf-8") as summary:
         summary.write("\n\n".join([*lines, ""]))
@@ -73,12 +72,6 @@ def report(
         annotate("notice", command, said[0])
     for warning in warnings[:_MOST_ANNOTATED]:
         annotate("warning", command, warning)
-    if (rest := len(warnings) - _MOST_ANNOTATED) > 0:
-        annotate("warning", command, f"{_more_findings(rest)} in the job summary.")
-
-
-def _more_findings(number: int) -> str:
-    return "1 more finding is" if number == 1 else f"{number} more findings are"
 
 
 def _command() -> str:

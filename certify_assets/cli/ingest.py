@@ -27,12 +27,8 @@ from certify_assets.storage.urls import absolute
 from certify_assets.words import WORDS, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pandas as pd
-
-    from certify_assets.operations.batch_record import BatchRecord
-    from certify_assets.operations.batches import Received
+    from certify_assets.operations.batches import BatchRecord
+    from certify_assets.operations.receiving import Received
 
 _COUNTS = ("batch", "runs", "new", "changed", "known", "files")
 
@@ -63,11 +59,6 @@ _COUNTS = ("batch", "runs", "new", "changed", "known", "files")
     type=PATH,
     help="Write every row of this call's batches here (CSV, Parquet or JSON Lines).",
 )
-@click.option(
-    "--queue",
-    type=PATH,
-    help="Write the rows that reviewers are asked about here, in the order of their need.",
-)
 @click.option("--dry-run", is_flag=True, help="Say what is new; store and decide nothing.")
 @click.option(
     "--draw",
@@ -88,7 +79,6 @@ def ingest(
     format_name: str,
     options: tuple[str, ...],
     decisions: Path | None,
-    queue: Path | None,
     dry_run: bool,
     draw: bool,
     new_tasks: bool,
@@ -107,14 +97,14 @@ def ingest(
     the exit code is 3.
     """
     from certify_assets.cli.launching import report_stored
-    from certify_assets.operations.batch_record import waiting_batches
-    from certify_assets.operations.batches import audit_summaries, decide_ready, receive, undo_batch
+    from certify_assets.operations.batch_audit import audit_summaries
+    from certify_assets.operations.batches import is_decided, waiting_batches
+    from certify_assets.operations.deciding import decide_ready
     from certify_assets.operations.deployment import Deployment
+    from certify_assets.operations.receiving import receive, undo_batch
 
-    refuse_overwrite(
-        {"--decisions": decisions, "--queue": queue},
-        {f"PATH {number}": Path(path) for number, path in enumerate(paths, 1)},
-    )
+    places = {f"PATH {number}": Path(path) for number, path in enumerate(paths, 1)}
+    refuse_overwrite({"--decisions": decisions}, places)
     if undo is not None:
         if paths or dry_run or draw:
             raise InputError("--undo takes a batch back and reads nothing; give it alone.")
@@ -136,26 +126,28 @@ def ingest(
     )
     with progress() as report:
         records = [] if dry_run else decide_ready(corpus, report=report, draw=draw)
-    came = received.batch and received.new + received.changed
-    new = ["operations/incoming_runs"] if came and not dry_run else []
-    if stored := new + (["operations/decisions"] if records else []):
+    came = received.new + received.changed > 0
+    stored = ["operations/incoming_runs"] if came and not dry_run else []
+    stored += ["operations/decisions"] if records else []
+    if stored:
         report_stored(corpus, "ops ingest", *stored)
-    made = {record.batch for record in records}
-    # how the batches that these very files made earlier stand by now
-    records += [_standing(corpus, name) for name in received.batches if name not in made]
+    # these very files may have made batches earlier
+    earlier = {*received.batches} - {record.batch for record in records}
+    records += [_standing(corpus, name) for name in sorted(earlier) if is_decided(corpus, name)]
     refused = any(not item.decided for item in records)
-    if dry_run and (received.new + received.changed or waiting_batches(corpus)):
+    if dry_run and (came or waiting_batches(corpus)):
         # what the call itself would find
         refusal = Deployment.of(corpus).refusal
         refused |= refusal is not None
         if refusal is not None:
             say(f"{refusal.code}: {refusal.sentence}")
-    _write(corpus, records, decisions, queue)
-    made = {record.batch for record in records}
+    if decisions is not None:
+        _write(corpus, records, decisions)
+    shown = {record.batch for record in records}
     draws = [
         item.sentence
-        for item in (audit_summaries(corpus)[0] if draw or made else ())
-        if item.state == "provisional" and (draw or made & set(item.batches))
+        for item in (audit_summaries(corpus)[0] if draw or shown else ())
+        if item.state == "provisional" and (draw or shown & set(item.batches))
     ]
     document = {
         "corpus": corpus.name,
@@ -179,56 +171,36 @@ def ingest(
 def _standing(corpus: Corpus, batch: str) -> BatchRecord:
     """Return how a batch was decided, with what its draw promises by now."""
     from certify_assets.operations.batch_audit import BatchAudit
-    from certify_assets.operations.batch_record import BatchRecord, draw_of
+    from certify_assets.operations.batches import BatchRecord, draw_of
 
-    record, home = BatchRecord.load(corpus, batch), draw_of(corpus, batch)
-    if home is None:
+    record, draw = BatchRecord.load(corpus, batch), draw_of(corpus, batch)
+    if draw is None:
         return record
-    audit = BatchAudit.load(corpus, home) if home else None
-    promises = [item for item in record.promises if not item.startswith("batch certificate")]
+    audit = BatchAudit.load(corpus, draw) if draw else None
+    promises = [text for text in record.promises if not text.startswith("batch certificate")]
     promises += [] if audit is None else [audit.promise]
-    found = tuple(item for item in record.findings if item["code"] != "waits_for_draw")
-    return record.model_copy(update={"findings": found, "promises": tuple(promises)})
+    findings = tuple(item for item in record.findings if item["code"] != "waits_for_draw")
+    return record.model_copy(update={"findings": findings, "promises": tuple(promises)})
 
 
-def _write(
-    corpus: Corpus, records: list[BatchRecord], decisions: Path | None, queue: Path | None
-) -> None:
+def _write(corpus: Corpus, records: list[BatchRecord], path: Path) -> None:
+    """Write every row of some batches, with the event that decided it."""
     import pandas as pd
 
-    from certify_assets.operations.batch_audit import BatchAudit
-    from certify_assets.operations.batch_record import decided
-    from certify_assets.operations.decision_tables import decisions_of
+    from certify_assets.operations.batches import decided
+    from certify_assets.operations.decisions import decisions_of
+    from certify_assets.storage.events import head_text
 
-    if decisions is None and queue is None:
-        return
     if not records:
         raise InputError(
-            "nothing was decided by this call, so there is nothing to write; leave "
-            "--decisions and --queue out."
+            "nothing was decided by this call, so there is nothing to write; leave --decisions out."
         )
     tables = []
     for record in records:
-        _, number, _, sha256 = decided(corpus, record.batch)
         # an older database than the one that decided them is noticed by it
-        place = f"{corpus}:{number}:{sha256}"
-        tables.append(decisions_of(corpus, record.batch).assign(ledger=place))
-    frame = pd.concat(tables, ignore_index=True)
-    audits = (BatchAudit.load(corpus, record.batch) for record in records)
-    wanted = [name for audit in audits if audit is not None for name in audit.wanted]
-    write_tables((decisions, frame), (queue, _queue(frame, wanted)))
-
-
-def _queue(frame: pd.DataFrame, wanted: Sequence[str]) -> pd.DataFrame:
-    """Return the rows that reviewers are asked about: runs of a draw first, in its order."""
-    from certify_assets.operations.decision_tables import ASKED
-
-    places = {name: place for place, name in enumerate(wanted)}
-    drawn = frame["trajectory_id"].map(places)
-    asked = frame["asked"].mask(drawn.notna(), "batch_draw")
-    rows = frame.assign(asked=asked, drawn=drawn, kind=asked.map(ASKED.index))
-    rows = rows[rows["asked"] != ""].sort_values(["kind", "drawn"], kind="stable")
-    return rows[list(frame.columns)]
+        head = head_text(decided(corpus, record.batch).head(corpus.name))
+        tables.append(decisions_of(corpus, record.batch).assign(ledger=head))
+    write_tables((path, pd.concat(tables, ignore_index=True)))
 
 
 def _read(received: Received) -> list[str]:
@@ -249,14 +221,15 @@ def _decided(record: BatchRecord) -> list[Any]:
     ]
     asked = ", ".join(f"{name} {number:,}" for name, number in record.asked.items() if name)
     title = f"Batch {record.batch}: {record.rows:,} runs"
-    refusal = record.refusal
+    found = [f"  {finding['code']}: {finding['message']}" for finding in record.findings]
+    if record.refusal is not None:
+        found.append(f"{record.refusal.code}: {record.refusal.sentence}")
     return [
         TextTable(title, ["decision", "runs", "share"], rows),
         *(f"  {name}: {number:,}" for name, number in record.reasons.items()),
         f"Reviewers are asked about: {asked or 'nothing'}",
         *(f"Promise: {promise}" for promise in record.promises),
-        *(f"  {finding['code']}: {finding['message']}" for finding in record.findings),
-        *([] if refusal is None else [f"{refusal.code}: {refusal.sentence}"]),
+        *found,
     ]
 
 

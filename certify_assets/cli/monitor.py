@@ -13,7 +13,7 @@ from certify_assets.cli.documents import Choice, choice_options, load_certificat
 from certify_assets.cli.options import PATH, certificate_argument, split_option
 from certify_assets.cli.output import NOTHING, answer, answers
 from certify_assets.cli.reading import column_options, labelled, read_scores
-from certify_assets.tables.score_reading import ReadingOptions
+from certify_assets.tables.settings import ReadingOptions
 from certify_assets.words import WORDS, percent
 from certify_assets.work import counted
 

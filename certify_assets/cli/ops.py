@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 _STYLES = {"holds": "green", "differs": "bold red", "missing": "bold red", "told": ""}
 _SHOWN_SOURCES = 5
+_LISTED = {"number", "time", "judge", "alpha", "certificates"}
 _DEPLOYED = ("judge", "number", "time", "budgets", "certificates", "sampling", "mlflow")
 
 
@@ -204,8 +205,8 @@ def status(corpus: Corpus) -> None:
     """
     from certify_assets.cli.launching import report_stored
     from certify_assets.operations.automatic import last_automatic
-    from certify_assets.operations.batch_drawing import waiting_runs
-    from certify_assets.operations.batches import audit_summaries, close_batches
+    from certify_assets.operations.batch_audit import audit_summaries
+    from certify_assets.operations.batch_drawing import close_batches, waiting_runs
     from certify_assets.operations.deployment import (
         Deployment,
         behind,
@@ -235,7 +236,7 @@ def status(corpus: Corpus) -> None:
         "deployment": None if found is None else found.to_dict(),
         "decides": refusal is None,
         "refusal": None if refusal is None else asdict(refusal),
-        "deployments": [_summary(item) for item in earlier],
+        "deployments": [item.model_dump(mode="json", include=_LISTED) for item in earlier],
         "batches": [asdict(item) for item in audits],
         "waiting": waiting,
         "faults": faults,
@@ -280,16 +281,6 @@ def _batches(audits: Sequence[AuditSummary]) -> list[Any]:
     return blocks
 
 
-def _summary(deployed: DeploymentRecord) -> dict[str, object]:
-    return {
-        "number": deployed.number,
-        "time": deployed.time,
-        "judge": deployed.judge,
-        "alpha": dict(deployed.alpha),
-        "certificates": list(deployed.certificates),
-    }
-
-
 @ops.command()
 @click.argument("corpus")
 @click.option("--page", type=PATH, metavar="FILE", help="Write the page here.")
@@ -298,15 +289,14 @@ def _summary(deployed: DeploymentRecord) -> dict[str, object]:
 def history(corpus: Corpus, page: Path | None) -> None:
     """Show every set of certificates: coverage, realised error, alarms and δ spent."""
     from certify_assets.operations.history import operation_history
-    from certify_assets.reports.history_page import COLUMNS, history_rows, render_history
+    from certify_assets.reports.history_page import history_table, render_history
 
     found = operation_history(corpus)
     if page is not None:
         write_text(page, render_history(found))
     if not found.steps:
         answer(found.to_dict(), f"Nothing is deployed on {corpus}.")
-    shown = TextTable(f"Certificates of {corpus}", COLUMNS, history_rows(found))
-    answer(found.to_dict(), shown, found.joint)
+    answer(found.to_dict(), TextTable(*history_table(found)[:3]), found.joint)
 
 
 @ops.command()

@@ -12,7 +12,7 @@ import numpy as np
 from certify_assets.cli.options import OPEN_SHARE, PATH, SHARE, SIDE, setting_option, settings_help
 from certify_assets.cli.output import NOTHING, answer, answers
 from certify_assets.cli.reading import labelled, read_scores, reading_options
-from certify_assets.tables.score_reading import ReadingOptions
+from certify_assets.tables.settings import ReadingOptions
 from certify_assets.words import percent
 
 if TYPE_CHECKING:
@@ -70,12 +70,15 @@ def plan(
 
     Tables are drawn from a model matched to the facts: Gaussian task effects on the logit of
     success, Gaussian score noise. With the planned number of tasks, about 80 % of them certify
-    something. one_run and average are planned from unlabelled SCORES with --success-rate and
-    --auroc, or from labelled ones: coverage, chance, and labels to read. In --json, coverage is
-    that of the planned number, and predicted_coverage the limit with ever more tasks. Exit code 3
-    when no number of tasks does.
+    something. In --json, coverage is that of the planned number, and predicted_coverage the limit
+    with ever more tasks. Exit code 3 when no number of tasks does.
+
+    Labels yet to be drawn are planned from unlabelled SCORES with --success-rate and --auroc, or
+    by one_run and average also from labelled ones: what one run of every task decides, and what
+    two, four and all of them do by the default procedure, with chance and labels to read.
     """
     from certify_assets.certificates import Settings, plan_sample_size
+    from certify_assets.certificates.procedures import PROMISED, PROVED
 
     rare, effort = (
         {name: settings[name] for name in names if name in settings} for names in (PLANNED, _EFFORT)
@@ -83,6 +86,9 @@ def plan(
     chosen = {"alpha": alpha, "procedure": procedure}
     rare |= {name: value for name, value in chosen.items() if value is not None}
     asked = Settings(side=side, **rare)
+    unlabelled = scores is not None and facts["icc"] is None and procedure is None
+    if unlabelled and None not in (facts["success_rate"], facts["auroc"]):
+        asked = asked.replace(procedure=PROMISED[PROVED])
     if asked.method.by_rows:
         _plan_rows(scores, reading, asked, facts)
     found = plan_sample_size(
@@ -105,10 +111,11 @@ def plan(
 def _plan_rows(
     scores: Path | None, reading: ReadingOptions, asked: Settings, given: Mapping[str, Any]
 ) -> NoReturn:
-    """Plan one labelled run a task, from unlabelled scores and a guess or from labelled ones."""
+    """Plan labelled runs of every task, from scores and a guess or from labelled ones."""
     from certify_assets.certificates import observe
     from certify_assets.certificates.gates import judge_gate, sample_gate, saturation_gate
-    from certify_assets.certificates.row_planning import MISSED, RowModel
+    from certify_assets.certificates.row_planning import RowModel
+    from certify_assets.cli.draw_plans import plan_draws
 
     if scores is None:
         raise click.UsageError(f"{asked.procedure} is planned from scores: give SCORES.")
@@ -126,38 +133,37 @@ def _plan_rows(
         rate = rate or float(np.mean(known.labels))
         area = area or pilot.auroc or 0.5
     model = RowModel.of(table.scores, rate, area)
-    tasks = given["tasks"] or len(set(table.tasks.tolist()))
-    found, needed = model.plan(tasks, asked), model.tasks_needed(asked)
+    found = plan_draws(model, table, asked, tasks=given["tasks"], attempts=given["attempts"])
+    one, needed = found.one, model.tasks_needed(asked)
     gates = (
         judge_gate(area),
         saturation_gate(None, area),
-        sample_gate(float(tasks), alpha=asked.alpha, delta=asked.delta, grid=1),
+        sample_gate(float(one.tasks), alpha=asked.alpha, delta=asked.delta, grid=1),
     )
     document = {
-        "predicted_coverage": found.coverage,
-        "uncertainty": MISSED[asked.procedure],
-        "chance": found.chance,
-        "tasks": tasks,
-        "labels": found.labels,
+        "predicted_coverage": one.coverage,
+        "uncertainty": found.missed,
+        "chance": one.chance,
+        "tasks": one.tasks,
+        "labels": one.labels,
         "tasks_needed": needed,
         "labels_needed": None if needed is None else model.plan(needed, asked).labels,
+        "draws": found.rows,
+        "attempts_that_pay": found.pays,
         "gates": [gate.to_dict() for gate in gates],
     }
-    lines = [
-        f"One labelled run of each of {tasks:,} tasks is expected to decide "
-        f"{percent(found.coverage)} of the runs, and certifies something with a chance of "
-        f"{percent(found.chance)}.",
-        f"Expect to read {found.labels:.0f} labels in the order of the score.",
-    ]
     if needed is not None:
-        lines.append(f"With {needed:,} tasks the chance is 80 %.")
+        enough = f"With {needed:,} tasks the chance is 80 %."
     else:
-        lines.append("1,500 tasks give no chance of 80 %; a better judge or a larger α would.")
+        enough = "1,500 tasks give no chance of 80 %; a better judge or a larger α would."
     answer(
         document,
-        *lines,
-        f"In a trial on five corpora such predictions missed the coverage by "
-        f"{MISSED[asked.procedure]} on average.",
+        f"One labelled run of each of {one.tasks:,} tasks is expected to decide "
+        f"{percent(one.coverage)} of the runs, and certifies something with a chance of "
+        f"{percent(one.chance)}.",
+        f"Expect to read {one.labels:.0f} labels in the order of the score.",
+        enough,
+        *found.blocks,
         *(gate.sentence() for gate in gates),
         f"Planned for success rate {rate:.3f} and AUROC {area:.3f}, at α = {asked.alpha:g} on the "
         f"{asked.side} side by {asked.procedure}.",

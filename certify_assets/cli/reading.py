@@ -19,9 +19,14 @@ from certify_assets.cli.output import say
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError, unknown_setting
 from certify_assets.files import parse_yaml, read_json
-from certify_assets.tables.score_reading import ReadingOptions
 from certify_assets.tables.score_table import ScoreTable, read_score_table
-from certify_assets.tables.settings import COLUMNS, TableSettings, parse_columns, written_columns
+from certify_assets.tables.settings import (
+    COLUMNS,
+    ReadingOptions,
+    TableSettings,
+    parse_columns,
+    written_columns,
+)
 from certify_assets.tables.table import TableError
 
 if TYPE_CHECKING:

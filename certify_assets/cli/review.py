@@ -66,7 +66,7 @@ def review() -> None:
 def _open(store: Store, corpus: str) -> Corpus:
     """Return a corpus of which a batch was decided."""
     from certify_assets.corpora.config import load_config
-    from certify_assets.operations.batch_record import batch_names
+    from certify_assets.operations.batches import batch_names
 
     opened = Corpus(store, corpus)
     if not batch_names(opened):

@@ -14,17 +14,34 @@ from numpy.typing import NDArray
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.one_run import fewest_rows
 from certify_assets.certificates.path_limits import path_limits, planned_rows
-from certify_assets.certificates.procedures import AVERAGE, PROMISED, PROVED
-from certify_assets.certificates.sampling import ESTIMANDS, TASKS, Draw, reading_batches, shuffled
+from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED, PROVED
+from certify_assets.certificates.row_planning import RowModel
+from certify_assets.certificates.sampling import (
+    ESTIMANDS,
+    RUNS,
+    TASKS,
+    Draw,
+    reading_batches,
+    shuffled,
+)
 from certify_assets.certificates.settings import Settings
+from certify_assets.cli.batch_files import FirstDraw, require_first
+from certify_assets.cli.draw_plans import plan_draws
 from certify_assets.cli.drawn import BATCH, DRAWN_BY, drawn_by, filled, names_of
-from certify_assets.cli.options import COUNT, NATURAL, PATH, scores_argument, setting_option
+from certify_assets.cli.options import (
+    COUNT,
+    NATURAL,
+    OPEN_SHARE,
+    PATH,
+    SHARE,
+    scores_argument,
+    setting_option,
+)
 from certify_assets.cli.output import answer, answers, refuse_overwrite, say, write_tables
 from certify_assets.cli.reading import column_options, read_scores, reading_words
 from certify_assets.errors import InputError
-from certify_assets.tables.score_reading import ReadingOptions
 from certify_assets.tables.score_table import ScoreTable
-from certify_assets.tables.settings import COLUMNS
+from certify_assets.tables.settings import COLUMNS, ReadingOptions
 from certify_assets.tables.table import matched
 from certify_assets.tables.writing import harmless
 
@@ -60,6 +77,8 @@ _LATER = 0.05
     help="From which ends of the scores to read.",
 )
 @setting_option("alpha")
+@click.option("--success-rate", type=OPEN_SHARE, help="A guess, to plan what draws would decide.")
+@click.option("--auroc", type=SHARE, help="A guess of the judge's AUROC, for the same plan.")
 @click.option("--out", type=PATH, required=True, help="Write the runs to label here.")
 @column_options
 @answers
@@ -68,6 +87,8 @@ def sample(
     out: Path,
     side: str,
     alpha: float | None,
+    success_rate: float | None,
+    auroc: float | None,
     reading: ReadingOptions,
     **asked: Any,
 ) -> None:
@@ -75,14 +96,18 @@ def sample(
 
     SCORES has task_id, trajectory_id and score (its rows with split=cal); outcomes are not read.
     The draw follows from the seed and the names of tasks and runs. --count below the number of
-    tasks draws one run of as many tasks; above it, further attempts of all of them.
+    tasks draws one run of as many tasks; above it, further attempts of all of them. The seed is
+    kept in SCORES.sample.json, and a draw of the same table with another seed is refused.
 
     The file keeps the columns of SCORES but the scores, which a reviewer is not to see. Fill in its
     column outcome batch by batch: 0, 1, or unclear. Then give it to `certify certificate SCORES
     --sample FILE`, which names the batch to label next (exit code 3), if one is needed. Side and
     budget order the batches here; the certificate may take others, if they were fixed before
-    anyone looked at the drawn scores.
+    anyone looked at the drawn scores. With --success-rate and --auroc the answer says what one
+    labelled run of every drawn task is expected to decide, and what two, four and all of them are.
     """
+    if (success_rate is None) != (auroc is None):
+        raise click.UsageError("A plan needs --success-rate and --auroc. Give both or neither.")
     refuse_overwrite({"--out": out}, {"SCORES": scores})
     columns = {**COLUMNS, **reading.columns}
     outcome = columns["outcome"]
@@ -111,6 +136,13 @@ def sample(
         batches = np.minimum(batches, 1)
     order = shuffled(draw.seed, names_of(drawn)[1], batches)
     found = _columns(drawn, batches, draw, order, outcome, columns["score"])
+    require_first(
+        scores,
+        "sample",
+        draw.sha256,
+        FirstDraw.now(draw.seed, draw.sha256),
+        "Where nobody saw the runs that it drew, remove {}.",
+    )
     write_tables((out, harmless(out, found, drawn.naming_columns)))
     document = {
         "runs": len(table),
@@ -143,11 +175,27 @@ def sample(
     if len(drawn) < draw.count:
         lines.append(f"That is fewer than --count {draw.count}: no more can be drawn in this way.")
     lines += _too_few(document["drawn_tasks"], settings, several=several)
+    plans: list[Any] = []
+    if success_rate is not None and auroc is not None:
+        model = RowModel.of(table.scores, success_rate, auroc)
+        for name in sides:
+            expected = plan_draws(
+                model,
+                table,
+                settings.replace(side=name, procedure=PROMISED[PROVED]),
+                tasks=document["drawn_tasks"],
+                attempts=1 if draw.estimand == RUNS else None,
+            )
+            plans += [f"Planned for the {name} side:", *expected.blocks]
+            document[f"{name}_draws"] = expected.rows
+            document[f"{name}_attempts_that_pay"] = expected.pays
     plan = [] if side == "both" else ["--side", side]
     plan += [] if alpha is None else ["--alpha", f"{alpha:g}"]
+    # the proof is for one run a task first: several decide more by the default
+    plan += ["--promise", CONFIDENT] if several and draw.estimand == TASKS else []
     plan += reading_words(reading)
     step = shlex.join(["certify", "certificate", str(scores), "--sample", str(out), *plan])
-    answer(document, *lines, f"next: {step}")
+    answer(document, *lines, *plans, f"next: {step}")
 
 
 def _too_few(tasks: int, settings: Settings, *, several: bool) -> list[str]:

@@ -19,9 +19,9 @@ from certify_assets.judges.spec import JudgeSpec
 from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES, SIDES
 from certify_assets.judges.stored import judge_file
 from certify_assets.operations.agent_folds import agent_folds_key
-from certify_assets.operations.batches import audits_version
+from certify_assets.operations.batch_audit import audits_version
+from certify_assets.operations.batches import decided_version, received_version
 from certify_assets.operations.comparison import MAIN_TABLE_KEY, comparison_key
-from certify_assets.operations.decisions import decided_version, received_version
 from certify_assets.operations.deployment import load_deployment
 from certify_assets.operations.history import history_key
 from certify_assets.operations.labels import reviewed_key

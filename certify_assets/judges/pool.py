@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.certificates.pool import EVERY_TASK, Pool, observe_pool
+from certify_assets.certificates.evidence import EVERY_TASK, Pool, observe_pool
 from certify_assets.documents import Document
 from certify_assets.errors import IntegrityError, StaleCertificateError
 

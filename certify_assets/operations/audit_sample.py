@@ -22,8 +22,8 @@ import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import IntegrityError
-from certify_assets.operations.batch_record import REFUSALS, batch_names
-from certify_assets.operations.decision_tables import (
+from certify_assets.operations.batches import REFUSALS, batch_names
+from certify_assets.operations.decisions import (
     CLOSED,
     NOT_COVERED,
     PROVISIONAL,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,18 +16,18 @@ from certify_assets.certificates.batch_draw import BatchCertificate, BatchDraw
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.documents import Document
 from certify_assets.errors import CertifyError, IntegrityError
+from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.specs import SIDES
-from certify_assets.operations.batch_record import (
+from certify_assets.operations.batches import (
     ClosedBatch,
     DrawnBatch,
-    UndrawnBatches,
     batch_names,
     closing_of,
     decisions_sha256,
     draw_of,
     open_draws,
 )
-from certify_assets.operations.decision_tables import PROVISIONAL, provisional_rows
+from certify_assets.operations.decisions import PROVISIONAL, provisional_rows
 from certify_assets.operations.labels import (
     Label,
     labels_head,
@@ -89,7 +90,7 @@ class BatchAudit:
         """Open the draw that has the name of a batch.
 
         None where there is none: no run of the batch is provisional, they wait for a draw, or
-        another batch gave the draw its name (`batch_record.draw_of`).
+        another batch gave the draw its name (`batches.draw_of`).
         """
         if draw_of(corpus, batch) != batch:
             return None
@@ -108,11 +109,6 @@ class BatchAudit:
         return self.draw.order
 
     @property
-    def delta(self) -> float:
-        """Risk limit of all sides together."""
-        return self.draw.plan.delta
-
-    @property
     def promise(self) -> str:
         """Which of the two promises is made, and of what."""
         return promise_of(self.draw.plan, len(self.record.batches))
@@ -123,19 +119,21 @@ class BatchAudit:
         return self.draw.batch.trajectories
 
     @cached_property
-    def outcomes(self) -> Mapping[str, int]:
-        """Outcomes of drawn runs by their labels, without those that are tied; of a
-        closed batch those that closed it.
-        """
-        if self.closing is not None:
-            return self.closing.outcomes
-        return self.said(read_labels(self.corpus))
+    def _labels(self) -> list[Label]:
+        """Labels so far; of a closed batch those that closed it."""
+        last = None if self.closing is None else self.closing.labels_sequence
+        return read_labels(self.corpus, last)
 
-    def said(self, labels: Sequence[Label]) -> dict[str, int]:
-        """Return the outcomes of drawn runs that labels amount to."""
+    @cached_property
+    def outcomes(self) -> Mapping[str, int]:
+        """Outcomes of drawn runs, without those that are tied; of a closed batch as stored."""
+        return self.said() if self.closing is None else self.closing.outcomes
+
+    def said(self) -> dict[str, int]:
+        """Return the outcomes of drawn runs that the labels amount to."""
         return {
             name: found.outcome
-            for name, found in resolve_labels(labels).items()
+            for name, found in resolve_labels(self._labels).items()
             if found.outcome is not None and name in self.draw.places
         }
 
@@ -145,14 +143,8 @@ class BatchAudit:
         return () if self.closing is not None else self.draw.wanted(self.outcomes)
 
     @cached_property
-    def disputed(self) -> int:
-        """Number of these on which reviewers are tied, so that one more has to label them."""
-        found = resolve_labels(read_labels(self.corpus))
-        return sum(name in found for name in self.wanted)
-
-    @cached_property
     def certificates(self) -> tuple[BatchCertificate, ...]:
-        """What the labels say of each side; for a closed batch, those that closed it."""
+        """What the labels say of each side."""
         return self.draw.close(self.outcomes)
 
     @property
@@ -165,37 +157,13 @@ class BatchAudit:
         """Runs that certificates of the batch decided without a label."""
         return 0 if self.closing is None else sum(self.closing.decisions.get(s, 0) for s in SIDES)
 
-    @cached_property
-    def overruled(self) -> int:
-        """Labels of the draw that their reviewers replaced by what the judge says."""
-        last = None if self.closing is None else self.closing.labels_sequence
-        replaced = overruled(read_labels(self.corpus, last))
-        return sum(
-            replaced.get(name) == 1 - side.wrong for side in self.draw.sides for name in side.names
-        )
-
-    def sentence(self) -> str:
-        """Describe where the audit stands."""
-        replaced = f" {self.overruled} labels of the draw were replaced by what the judge says."
-        return self._standing() + (replaced if self.overruled else "")
-
-    def _standing(self) -> str:
-        runs = f"{' and '.join(self.record.batches)}: {len(self.runs)} runs"
-        whose = "its" if len(self.record.batches) == 1 else "their"
-        labels = f"{self.labels_used} label{'' if self.labels_used == 1 else 's'} of {whose} draw"
-        if self.closing is None:
-            settled = sum(name in self.outcomes for name in self.order)
-            asked = f"{settled} of {settled + len(self.wanted)} runs of {whose} draw are settled"
-            return (
-                f"{runs} are provisional; {asked}{_third(self.disputed)} "
-                f"(`certify review queue {self.corpus}`)."
-            )
-        if self.closing.state == "to_reviewers":
-            return f"{runs} went to reviewers: {labels} certify no threshold."
-        return f"{runs}, {self.decided} of them decided by a certificate of the batch on {labels}."
-
     def summary(self) -> AuditSummary:
         """Return what status, metadata and history show of the audit."""
+        replaced = overruled(self._labels)
+        count = sum(
+            replaced.get(name) == 1 - side.wrong for side in self.draw.sides for name in side.names
+        )
+        said = f" {count} labels of the draw were replaced by what the judge says." if count else ""
         return AuditSummary(
             batch=self.record.batch,
             batches=self.record.batches,
@@ -204,17 +172,33 @@ class BatchAudit:
             decided=self.decided,
             labels_used=self.labels_used,
             labels_wanted=self.wanted,
-            overruled=self.overruled,
+            overruled=count,
             draws=self.record.draws,
-            delta=self.delta,
+            delta=self.draw.plan.delta,
             certificates=tuple(item.to_dict() for item in self.certificates),
             promise=self.promise,
-            sentence=self.sentence(),
+            sentence=self._standing() + said,
         )
 
+    def sentence(self) -> str:
+        """Describe where the audit stands."""
+        return self.summary().sentence
 
-def _third(disputed: int) -> str:
-    return f", {disputed} are disputed and need a third reviewer" if disputed else ""
+    def _standing(self) -> str:
+        runs = f"{' and '.join(self.record.batches)}: {len(self.runs)} runs"
+        whose = "its" if len(self.record.batches) == 1 else "their"
+        if self.closing is None:
+            settled = sum(name in self.outcomes for name in self.order)
+            tied = sum(name in resolve_labels(self._labels) for name in self.wanted)
+            third = f", {tied} are disputed and need a third reviewer" if tied else ""
+            return (
+                f"{runs} are provisional; {settled} of {settled + len(self.wanted)} runs of "
+                f"{whose} draw are settled{third} (`certify review queue {self.corpus}`)."
+            )
+        labels = f"{self.labels_used} label{'' if self.labels_used == 1 else 's'} of {whose} draw"
+        if self.state == "to_reviewers":
+            return f"{runs} went to reviewers: {labels} certify no threshold."
+        return f"{runs}, {self.decided} of them decided by a certificate of the batch on {labels}."
 
 
 @dataclass(frozen=True)
@@ -242,11 +226,22 @@ def batch_audits(corpus: Corpus) -> list[BatchAudit]:
     return [item for item in found if item is not None]
 
 
-def closings_sha256(corpus: Corpus) -> list[str]:
-    """Return the hashes of what came after the decisions of batches."""
-    kinds = (UndrawnBatches, DrawnBatch, ClosedBatch)
-    found = [corpus.store.rows(corpus.name, kind.kind) for kind in kinds]
-    return [row.sha256 for rows in found for row in rows]
+def audit_summaries(corpus: Corpus) -> tuple[list[AuditSummary], list[str]]:
+    """Return the audits of all batches, and a sentence on each that was edited."""
+    summaries, faults = [], []
+    for name in batch_names(corpus):
+        try:
+            audit = BatchAudit.load(corpus, name)
+            summaries += [] if audit is None else [audit.summary()]
+        except CertifyError as error:
+            faults.append(str(error))
+    return summaries, faults
+
+
+def audits_version(corpus: Corpus) -> str:
+    """Return the version of the audits of all batches."""
+    audits, _ = audit_summaries(corpus)
+    return sha256_bytes(canonical_json([asdict(item) for item in audits]))
 
 
 def frozen_batch(rows: pd.DataFrame) -> Batch:
@@ -265,30 +260,27 @@ def _opened_draw(corpus: Corpus, batch: str) -> tuple[DrawnBatch, BatchDraw]:
     drawn = corpus.store.last(corpus.name, DrawnBatch, batch)
     assert drawn is not None
     about = drawn.content
-    decisions = tuple(decisions_sha256(corpus, name) for name in about.batches)
+    objects = about.objects["audit"], *(decisions_sha256(corpus, name) for name in about.batches)
     store = Store(corpus.store.root)
-    for name in (about.objects["audit"], *decisions):
+    for name in objects:
         # one that is gone or was altered is noticed also where the draw is known
         with store.objects.as_file(name):
             pass
-    draw = _verified(
-        store, batch, about.objects["audit"], decisions, about.batch_sha256, about.seed
-    )
-    return about, draw
+    return about, _verified(store, batch, objects, about.batch_sha256, about.seed)
 
 
 @lru_cache(maxsize=_MOST_DRAWS)
-def _verified(  # noqa: PLR0917
-    store: Store, batch: str, audit: str, decisions: tuple[str, ...], frozen: str, seed: int
+def _verified(
+    store: Store, batch: str, objects: tuple[str, ...], frozen: str, seed: int
 ) -> BatchDraw:
     """Return a draw by the hashes of what it is of, which never change."""
     import pandas as pd
 
-    frozen_draw = FrozenDraw.from_dict(store.objects.get_json(audit))
-    rows = pd.concat(map(store.objects.get_table, decisions), ignore_index=True)
-    drawn = (rows["decision"] == PROVISIONAL) & rows["trajectory_id"].isin(frozen_draw.order)
-    draw = BatchDraw(frozen_draw.plan, frozen_batch(rows[drawn]), seed)
-    if (draw.order, draw.batch_sha256) != (frozen_draw.order, frozen):
+    audit = FrozenDraw.from_dict(store.objects.get_json(objects[0]))
+    rows = pd.concat(map(store.objects.get_table, objects[1:]), ignore_index=True)
+    drawn = (rows["decision"] == PROVISIONAL) & rows["trajectory_id"].isin(audit.order)
+    draw = BatchDraw(audit.plan, frozen_batch(rows[drawn]), seed)
+    if (draw.order, draw.batch_sha256) != (audit.order, frozen):
         raise IntegrityError(
             f"The draw of batch {batch} is not of the runs that were decided. Restore the data "
             "root from a backup."
@@ -296,22 +288,18 @@ def _verified(  # noqa: PLR0917
     return draw
 
 
-def close_settled(corpus: Corpus) -> list[BatchAudit]:
-    """Close the provisional batches whose labels settle them; return their audits."""
-    closed = []
+def close_settled(corpus: Corpus) -> None:
+    """Close the provisional batches whose labels settle them."""
     # a draw that is closed is not opened again
     for name in open_draws(corpus):
-        try:
+        # who asks for an audit that was edited gets the sentence; others do not depend on it
+        with suppress(CertifyError):
             audit = BatchAudit.load(corpus, name)
             if audit is not None and not audit.wanted:
-                closed.append(_closed(audit))
-        except CertifyError:
-            # who asks for the audit gets the sentence; the other batches do not depend on it
-            continue
-    return closed
+                _close(audit)
 
 
-def _closed(audit: BatchAudit) -> BatchAudit:
+def _close(audit: BatchAudit) -> None:
     corpus, rows = audit.corpus, settled_rows(audit)
     certified = any(item.certified for item in audit.certificates)
     closing = ClosedBatch(
@@ -326,7 +314,6 @@ def _closed(audit: BatchAudit) -> BatchAudit:
         objects={"closed": corpus.store.objects.put_table(rows)},
     )
     corpus.store.append(corpus.name, closing)
-    return replace(audit, closing=closing)
 
 
 def settled_rows(audit: BatchAudit) -> pd.DataFrame:
@@ -349,12 +336,11 @@ def settled_rows(audit: BatchAudit) -> pd.DataFrame:
 
 def closing_holds(audit: BatchAudit) -> bool:
     """Whether a closing is what the labels said then, and decided what follows."""
-    corpus, closing = audit.corpus, audit.closing
+    closing = audit.closing
     if closing is None:
         return True
-    stored = corpus.store.objects.get_table(closing.objects["closed"])
+    stored = audit.corpus.store.objects.get_table(closing.objects["closed"])
     again = settled_rows(audit)
-    said = audit.said(read_labels(corpus, closing.labels_sequence))
-    return said == dict(closing.outcomes) and (
+    return audit.said() == dict(closing.outcomes) and (
         stored.astype(str).to_numpy().tolist() == again.astype(str).to_numpy().tolist()
     )

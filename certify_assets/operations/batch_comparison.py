@@ -25,23 +25,14 @@ from certify_assets.certificates import Certificate
 from certify_assets.certificates.shift import (
     LEAST_CAL_TASKS,
     LEAST_NEW_TASKS,
-    SHIFT_LEVEL,
     TaskTest,
     compare_tasks,
     spent_level,
 )
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import run_chars
 from certify_assets.documents import Document
-from certify_assets.operations.batch_record import (
-    BatchRecord,
-    batch_names,
-    decided,
-    decisions_sha256,
-)
-from certify_assets.operations.coverage import changed_agents
-from certify_assets.operations.decision_tables import decisions_of
-from certify_assets.operations.delivery import known_runs
+from certify_assets.operations.batches import BatchRecord, batch_names, decided, known_runs
+from certify_assets.operations.decisions import decisions_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,10 +61,9 @@ class BatchComparison(Document):
     compared: tuple[dict[str, Any], ...] = ()  # the groups: batches, tasks, level, tests
 
     @classmethod
-    def load(cls, corpus: Corpus, batch: str) -> BatchComparison:
+    def of(cls, corpus: Corpus, record: BatchRecord) -> BatchComparison:
         """Return how a decided batch was compared."""
-        stored = decided(corpus, batch).content.objects["comparison"]
-        return cls.from_dict(corpus.store.objects.get_json(stored))
+        return cls.from_dict(corpus.store.objects.get_json(record.objects["comparison"]))
 
 
 @dataclass(frozen=True)
@@ -97,18 +87,17 @@ class _Group:
         return int(self.rows["task_id"].nunique())
 
 
-def carried(corpus: Corpus, batch: str) -> BatchComparison:
-    """Return the document of a batch of which nothing is compared."""
-    return _before(corpus, batch).replace(batch=batch, compared=())
-
-
 def compare_batch(
-    judge: JudgedCorpus, used: Sequence[Certificate], batch: str, covered: pd.DataFrame
+    corpus: Corpus,
+    judge: JudgedCorpus | None,
+    used: Sequence[Certificate],
+    batch: str,
+    covered: pd.DataFrame,
 ) -> Compared:
     """Compare the runs of a batch that certificates cover with CAL, earlier batches included."""
-    corpus = judge.corpus.current
-    names = tuple(item.sha256 for item in used)
-    before = _before(corpus, batch)
+    names, before = tuple(item.sha256 for item in used), _before(corpus, batch)
+    if judge is None or not names:
+        return Compared(before.replace(batch=batch, compared=()))
     if before.certificates != names:
         before = BatchComparison(batch=batch)
     rows = _scored(judge, covered)
@@ -117,15 +106,11 @@ def compare_batch(
     if rows.empty:
         return Compared(document)
     cal = judge.calibration[0]
-    thresholds = {
-        item.side: item.threshold for item in used if item.certified and item.threshold is not None
-    }
-    level = spent_level(count) - spent_level(before.spent)
     groups = _groups(judge, batch, names, rows)
-    found = [(group, tests) for group in groups if (tests := _tests(cal, group, thresholds))]
+    found = [(group, tests) for group in groups if (tests := _tests(cal, group, used))]
     if not found:
         return Compared(document, too_few=_too_few(cal, groups[-1]))
-    share = level / len(found)
+    share = (spent_level(count) - spent_level(before.spent)) / len(found)
     compared = tuple(
         {
             "batches": list(group.batches),
@@ -144,9 +129,13 @@ def compare_batch(
     return Compared(document)
 
 
-def _tests(cal: pd.DataFrame, group: _Group, thresholds: dict[str, float]) -> list[TaskTest]:
-    parts = ((part["score"].to_numpy(np.float64), part["task_id"]) for part in (cal, group.rows))
-    before, after = ((scores, tasks.tolist()) for scores, tasks in parts)
+def _tests(cal: pd.DataFrame, group: _Group, used: Sequence[Certificate]) -> list[TaskTest]:
+    thresholds = {
+        item.side: item.threshold for item in used if item.certified and item.threshold is not None
+    }
+    before, after = (
+        (part["score"].to_numpy(np.float64), part["task_id"].tolist()) for part in (cal, group.rows)
+    )
     return compare_tasks(before, after, thresholds)
 
 
@@ -220,10 +209,10 @@ def _earlier(
     for name in reversed(batch_names(corpus)):
         if name == batch:
             continue
-        document = BatchComparison.load(corpus, name)
-        rows = corpus.store.objects.get_table(decisions_sha256(corpus, name), _DECIDED)
-        if document.certificates not in ((), certificates):
+        record = decided(corpus, name).content
+        if BatchComparison.of(corpus, record).certificates not in ((), certificates):
             return
+        rows = corpus.store.objects.get_table(record.objects["decisions"], _DECIDED)
         if set(rows["certificate_sha256"]) - {"", ";".join(certificates)}:
             return
         held = (rows["reason"] == "shifted").to_numpy()
@@ -240,37 +229,12 @@ def _before(corpus: Corpus, batch: str) -> BatchComparison:
     last = corpus.store.last(corpus.name, BatchRecord)
     if last is None:
         return BatchComparison(batch=batch)
-    return BatchComparison.load(corpus, last.content.batch)
+    return BatchComparison.of(corpus, last.content)
 
 
 def _scored(judge: JudgedCorpus, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the scored runs of new tasks: those of known tasks are no new draws of tasks."""
-    known = frame["task_id"].isin(list(judge.corpus.manifest.assignment))
-    return frame.loc[~known & frame["score"].notna(), _COLUMNS]
-
-
-_PAIR = ["task_id", "agent"]
-
-
-def shifts(judge: JudgedCorpus, used: Sequence[Certificate], frame: pd.DataFrame) -> Iterator[str]:
-    """Say of which sides the certificates decide another share of new runs than of CAL."""
-    cal, rows = judge.calibration[0], _of_new_tasks(judge, frame)
-    for item in used:
-        if item.certified:
-            yield from _shift(cal, rows, item)
-
-
-def unlike_calibration(
-    judge: JudgedCorpus, batch: str, frame: pd.DataFrame
-) -> Iterator[tuple[str, str]]:
-    """Say, by code, what the scored runs of a batch have that the calibration table has not.
-
-    `frame` has the characters of each run as `length`.
-    """
-    cal, rows = judge.calibration[0], _of_new_tasks(judge, frame)
-    yield from _larger_tasks(cal, rows)
-    yield from _other_lengths(judge, cal, rows)
-    yield from _sent_again(judge, cal, batch, rows)
+    rows = _of_new_tasks(judge, frame)
+    return rows.loc[rows["score"].notna(), _COLUMNS]
 
 
 def _of_new_tasks(judge: JudgedCorpus, frame: pd.DataFrame) -> pd.DataFrame:
@@ -278,22 +242,11 @@ def _of_new_tasks(judge: JudgedCorpus, frame: pd.DataFrame) -> pd.DataFrame:
     return frame[~frame["task_id"].isin(list(judge.corpus.manifest.assignment))]
 
 
-def _shift(cal: pd.DataFrame, rows: pd.DataFrame, item: Certificate) -> Iterator[str]:
-    assert item.threshold is not None
-    before, after = (
-        (part["score"].to_numpy(np.float64), part["task_id"].tolist()) for part in (cal, rows)
-    )
-    for found in compare_tasks(before, after, {item.side: item.threshold}):
-        if found.name == item.side and found.p_value <= SHIFT_LEVEL:
-            yield (
-                f"the {item.side} threshold decides {100 * found.batch:.0f} % of the runs of new "
-                f"tasks and {100 * found.calibration:.0f} % of the calibration table (by task; p "
-                f"{found.p_value:.1g}): they are not like the runs that the certificate is about; "
-                "have some labelled, or certify this batch by a draw (`certify ops ingest --draw`)."
-            )
-
-
-def _larger_tasks(cal: pd.DataFrame, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
+def unlike_calibration(
+    judge: JudgedCorpus, batch: str, frame: pd.DataFrame
+) -> Iterator[tuple[str, str]]:
+    """Say, by code, what the runs of a batch have that the calibration table has not."""
+    cal, rows = judge.calibration[0], _of_new_tasks(judge, frame)
     most, sizes = int(cal["task_id"].value_counts().max()), rows["task_id"].value_counts()
     if (larger := sizes[sizes > most]).size:
         yield (
@@ -302,36 +255,10 @@ def _larger_tasks(cal: pd.DataFrame, rows: pd.DataFrame) -> Iterator[tuple[str, 
             f"({larger.max()} against {most}): a judge that such a task fools is wrong more often "
             "than the certificate allows for; have runs of them reviewed.",
         )
-
-
-def _other_lengths(
-    judge: JudgedCorpus, cal: pd.DataFrame, rows: pd.DataFrame
-) -> Iterator[tuple[str, str]]:
-    """Compare the characters of runs, by agent, as `coverage.changed_agents` compares scores."""
-    import pandas as pd
-
-    runs = pd.concat([judge.corpus.split(split) for split in judge.calibration_splits])
-    lengths = dict(zip(runs["trajectory_id"], run_chars(runs), strict=True))
-    before = cal.assign(length=cal["trajectory_id"].map(lengths))
-    known = rows[rows["agent"].isin(set(cal["agent"]))]
-    if agents := changed_agents(before, known, "length"):
-        then, now = (
-            frame.loc[frame["agent"] == agents[0], "length"].median() for frame in (before, known)
-        )
-        yield (
-            "other_lengths",
-            f"agents of the calibration table ({len(agents)}) write runs of other lengths now: "
-            f"{agents[0]!r} has a median of {now:.0f} characters, and had {then:.0f}. Look at "
-            "some for another version, or other work.",
-        )
-
-
-def _sent_again(
-    judge: JudgedCorpus, cal: pd.DataFrame, batch: str, rows: pd.DataFrame
-) -> Iterator[tuple[str, str]]:
-    """Count the attempts of each agent at each task over all batches."""
-    most = int(cal[_PAIR].value_counts().max())
-    here = Counter(map(tuple, rows[_PAIR].to_numpy().tolist()))
+    # attempts of each agent at each task, over all batches
+    pair = ["task_id", "agent"]
+    most = int(cal[pair].value_counts().max())
+    here = Counter(map(tuple, rows[pair].to_numpy().tolist()))
     corpus, total = judge.corpus.current, Counter(here)
     # batches that were received and not decided yet are later ones
     query = sa.select(known_runs.c.task, known_runs.c.agent, sa.func.count().label("runs")).where(
@@ -339,9 +266,8 @@ def _sent_again(
     )
     earlier = query.group_by(known_runs.c.task, known_runs.c.agent)
     for row in corpus.store.indexed(earlier, known_runs.c.task, {task for task, _ in here}):
-        if (row.task, row.agent) in here:
-            total[row.task, row.agent] += row.runs
-    again = {pair: number for pair, number in total.items() if number > max(most, here[pair])}
+        total[row.task, row.agent] += row.runs
+    again = {pair: total[pair] for pair in here if total[pair] > max(most, here[pair])}
     if again:
         (task, agent), number = max(again.items(), key=lambda item: (item[1], item[0]))
         yield (

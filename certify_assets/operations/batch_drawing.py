@@ -12,21 +12,27 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from certify_assets.certificates.batch import Batch, BatchPlan
 from certify_assets.certificates.batch_draw import BatchDraw
 from certify_assets.certificates.batch_planning import History, plan_batch
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.judges.specs import DELTA, SIDES
-from certify_assets.operations.batch_audit import FrozenDraw, frozen_batch, promise_of
-from certify_assets.operations.batch_record import (
+from certify_assets.operations.batch_audit import (
+    AuditSummary,
+    FrozenDraw,
+    audit_summaries,
+    close_settled,
+    frozen_batch,
+    promise_of,
+)
+from certify_assets.operations.batches import (
     DrawnBatch,
     ProvisionalBatch,
     UndrawnBatches,
@@ -35,7 +41,7 @@ from certify_assets.operations.batch_record import (
     is_undone,
     read_draws,
 )
-from certify_assets.operations.decision_tables import PROVISIONAL, provisional_rows
+from certify_assets.operations.decisions import PROVISIONAL, provisional_rows
 from certify_assets.operations.deployment import DeploymentRecord, read_deployments
 from certify_assets.operations.spending import Schedule
 
@@ -45,43 +51,32 @@ if TYPE_CHECKING:
     from certify_assets.judges.judged import JudgedCorpus
 
 
-class _Frozen(NamedTuple):
-    """Runs that a plan may certify, and the number of their draw among draws of them."""
-
-    batches: tuple[str, ...]
-    batch: Batch
-    plan: BatchPlan
-    draws: int
-
-
 def begin_audit(
     judge: JudgedCorpus, deployed: DeploymentRecord, batch: str, frame: pd.DataFrame
 ) -> tuple[pd.DataFrame, str, str]:
     """Plan and draw the provisional runs of a batch that is being decided, with those that wait.
 
     Those that no plan may certify go to review, all of them where no plan is expected to save
-    labels. While they are too few for a draw, they wait for later ones, as the sentence says.
+    labels. While they are too few for a draw, they wait for later ones, as the second sentence
+    says; the first one is the promise of a draw.
     """
     import pandas as pd
 
     corpus = judge.corpus.current
-    mine = frame[frame["decision"] == PROVISIONAL]
-    earlier = {scorer_of(item.deployed): item for item in waiting_runs(corpus)}
+    provisional = frame["decision"] == PROVISIONAL
+    earlier = {item.scorer: item for item in waiting_runs(corpus)}
     alone = WaitingRuns(corpus, deployed, (), 0, datetime.now(UTC))
-    pool = earlier.get(scorer_of(deployed), alone).joined(deployed, batch, len(mine))
+    pool = earlier.get(alone.scorer, alone).joined(deployed, batch, int(provisional.sum()))
     if not pool.is_due:
         return frame, "", pool.sentence()
-    rows = [provisional_rows(corpus, [name]) for name in pool.batches[:-1]]
-    frozen = _frozen(judge, deployed, pool.batches, pd.concat([*rows, mine]))
-    waits = frame["trajectory_id"].isin(frozen.batch.trajectories if frozen else ())
-    left = (frame["decision"] == PROVISIONAL) & ~waits
-    frame = frame.assign(decision=frame["decision"].mask(left, "human"))
-    if frozen is not None:
-        return frame, _drawn(corpus, frozen), ""
-    if earlier_batches := pool.batches[:-1]:
+    before = pool.batches[:-1]
+    rows = [*(provisional_rows(corpus, [name]) for name in before), frame[provisional]]
+    drawn, promise = _draw(judge, deployed, pool.batches, pd.concat(rows))
+    if before and not drawn:
         # the rows of the batch that is being decided say it themselves
-        corpus.store.append(corpus.name, UndrawnBatches(batches=earlier_batches, why=""))
-    return frame, "", ""
+        corpus.store.append(corpus.name, UndrawnBatches(batches=before, why=""))
+    left = provisional & ~frame["trajectory_id"].isin(drawn)
+    return frame.assign(decision=frame["decision"].mask(left, "human")), promise, ""
 
 
 def draw_waiting(corpus: Corpus, *, every: bool = False) -> None:
@@ -89,34 +84,65 @@ def draw_waiting(corpus: Corpus, *, every: bool = False) -> None:
     for item in waiting_runs(corpus):
         if not (every or item.is_due):
             continue
-        judge = item.deployed.judge_on(corpus)
-        why, frozen = "", None
+        judge, why, drawn = item.deployed.judge_on(corpus), "", tuple[str, ...]()
         try:
             if corpus.current.config.new_agents == "review":
                 raise InputError(f"new_agents of {corpus} is review now.")
-            frozen = _frozen(
-                judge, item.deployed, item.batches, provisional_rows(corpus, item.batches)
-            )
+            rows = provisional_rows(corpus, item.batches)
+            drawn, _ = _draw(judge, item.deployed, item.batches, rows)
         except CertifyError as error:
             # the judge that scored them is gone, or may not have them certified any more
             why = str(error)
-        if frozen is not None:
-            _drawn(corpus, frozen)
-        else:
+        if not drawn:
             corpus.store.append(corpus.name, UndrawnBatches(batches=item.batches, why=why))
 
 
-def _frozen(
-    judge: JudgedCorpus, deployed: DeploymentRecord, batches: Sequence[str], rows: pd.DataFrame
-) -> _Frozen | None:
-    """Plan the draw of runs; None where no labels are worth it."""
-    every = frozen_batch(rows)
-    draws = 1 + _overlapping(judge.corpus, set(every.trajectories))
+def close_batches(corpus: Corpus) -> tuple[list[AuditSummary], list[str]]:
+    """Close the provisional batches whose labels settle them; return as `audit_summaries`.
+
+    Runs that waited long enough for a draw get it.
+    """
+    audits, faults = audit_summaries(corpus)
+    settled = any(item.state == "provisional" and not item.labels_wanted for item in audits)
+    if settled or any(item.is_due for item in waiting_runs(corpus)):
+        # where another process was faster, the next look closes them
+        with suppress(CertifyError), corpus.writing():
+            close_settled(corpus)
+            draw_waiting(corpus)
+        audits, faults = audit_summaries(corpus)
+    return audits, faults
+
+
+def _draw(
+    judge: JudgedCorpus, deployed: DeploymentRecord, batches: tuple[str, ...], rows: pd.DataFrame
+) -> tuple[tuple[str, ...], str]:
+    """Freeze and draw runs; return those that are drawn from, none where no labels are worth it.
+
+    The promise of the draw follows.
+    """
+    corpus, every = judge.corpus.current, frozen_batch(rows)
+    draws = 1 + _overlapping(corpus, set(every.trajectories))
     delta = DELTA if draws == 1 else Schedule("inverse_square", DELTA).share(draws)
     plan = plan_batch(every, alphas=_budgets(judge, deployed), delta=delta, history=_history(judge))
     if plan is None:
-        return None
-    return _Frozen(tuple(batches), _drawn_from(every, plan), plan, draws)
+        return (), ""
+    inside = np.zeros(len(every), dtype=bool)
+    for item in plan.sides:
+        # the runs that some threshold decides
+        inside |= every.side(item.side, plan.cut).decided(item.side, item.thresholds[-1])
+    names = np.array(every.trajectories, dtype=object)[inside]
+    batch = frozen_batch(rows[rows["trajectory_id"].isin(names)])
+    draw = BatchDraw(plan, batch, secrets.randbits(62))
+    audit = FrozenDraw(plan=plan, order=draw.order)
+    drawn = DrawnBatch(
+        batches=batches,
+        batch_sha256=draw.batch_sha256,
+        draws=draws,
+        seed=draw.seed,
+        objects={"audit": corpus.store.objects.put_json(audit.to_dict())},
+    )
+    corpus.store.append(corpus.name, drawn)
+    return draw.batch.trajectories, promise_of(plan, len(batches))
 
 
 def _overlapping(corpus: Corpus, runs: set[str]) -> int:
@@ -160,34 +186,6 @@ def _history(judge: JudgedCorpus) -> History:
     )
 
 
-def _drawn_from(every: Batch, plan: BatchPlan) -> Batch:
-    """Return the runs that some threshold of a plan decides."""
-    inside = np.zeros(len(every), dtype=bool)
-    for item in plan.sides:
-        part = every.side(item.side, plan.cut)
-        inside |= part.decided(item.side, item.thresholds[-1])
-    places = np.flatnonzero(inside).tolist()
-    names, tasks = (
-        tuple(values[place] for place in places) for values in (every.trajectories, every.tasks)
-    )
-    return Batch(names, tasks, every.scores[inside])
-
-
-def _drawn(corpus: Corpus, frozen: _Frozen) -> str:
-    """Draw frozen runs and store their audit; return what it promises."""
-    draw = BatchDraw(frozen.plan, frozen.batch, secrets.randbits(62))
-    audit = FrozenDraw(plan=frozen.plan, order=draw.order)
-    drawn = DrawnBatch(
-        batches=frozen.batches,
-        batch_sha256=draw.batch_sha256,
-        draws=frozen.draws,
-        seed=draw.seed,
-        objects={"audit": corpus.store.objects.put_json(audit.to_dict())},
-    )
-    corpus.store.append(corpus.name, drawn)
-    return promise_of(frozen.plan, len(frozen.batches))
-
-
 @dataclass(frozen=True)
 class WaitingRuns:
     """Batches whose provisional runs wait for one draw, the oldest first."""
@@ -197,6 +195,11 @@ class WaitingRuns:
     batches: tuple[str, ...]
     runs: int
     since: datetime
+
+    @property
+    def scorer(self) -> tuple[str, str]:
+        """The judge that scored them: scores of one judge compare."""
+        return _scorer(self.deployed)
 
     def joined(self, deployed: DeploymentRecord, batch: str, runs: int) -> WaitingRuns:
         """Return these with the runs of a later batch."""
@@ -211,7 +214,7 @@ class WaitingRuns:
             self.runs >= config.batch_runs
             or datetime.now(UTC) - self.since >= timedelta(days=config.batch_days)
             or config.new_agents == "review"
-            or scorer_of(self.deployed) != scorer_of(read_deployments(self.corpus)[-1])
+            or self.scorer != _scorer(read_deployments(self.corpus)[-1])
         )
 
     def sentence(self) -> str:
@@ -226,8 +229,7 @@ class WaitingRuns:
         )
 
 
-def scorer_of(deployed: DeploymentRecord) -> tuple[str, str]:
-    """Return the judge that scores under a deployment: scores of one judge compare."""
+def _scorer(deployed: DeploymentRecord) -> tuple[str, str]:
     return deployed.judge, deployed.fingerprint["adapter_sha256"]
 
 
@@ -245,7 +247,6 @@ def waiting_runs(corpus: Corpus) -> list[WaitingRuns]:
             continue
         # one that is decided in the step that is under way has no time yet
         since = datetime.fromisoformat(last.time) if last.time else datetime.now(UTC)
-        scorer = scorer_of(made)
-        before = found.get(scorer, WaitingRuns(corpus, made, (), 0, since))
-        found[scorer] = before.joined(made, name, last.content.runs)
+        before = found.get(_scorer(made), WaitingRuns(corpus, made, (), 0, since))
+        found[_scorer(made)] = before.joined(made, name, last.content.runs)
     return list(found.values())

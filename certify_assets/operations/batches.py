@@ -1,398 +1,414 @@
-"""New runs become a batch, which is decided."""
+"""Batches of new runs: what happened to them, and the runs that they hold."""
 
-# Runs are imported without their outcomes, compared with those that came before, and their tasks
-# are drawn before anything is scored. A large delivery becomes several batches: every other writer
-# waits while the indexes are written.
+# A batch is its events: `received` names its runs, `decided` its decisions, and `undone` takes it
+# back. Provisional runs are `drawn` or `undrawn`, and a draw is `closed`. The name of a batch has
+# its number and the hash of the delivery, so the same files are the same batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
-from functools import partial
-from typing import IO, TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from certify_assets.corpora.config import format_domain
+import sqlalchemy as sa
+
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.deliveries import instruction_sha256, renamed_tasks, trajectory_sha256
-from certify_assets.corpora.inbox import inbox_key, is_inbox_empty, settled_inbox
-from certify_assets.errors import CertifyError, ChangedInputError, InputError
-from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.names import in_both, shared_names
-from certify_assets.operations.batch_audit import AuditSummary, BatchAudit, close_settled
-from certify_assets.operations.batch_drawing import draw_waiting, waiting_runs
-from certify_assets.operations.batch_record import (
-    BatchRecord,
-    ReceivedBatch,
-    Refusal,
-    UndoneBatch,
-    batch_names,
-    draw_of,
-    identities_of,
-    is_undone,
-    ready_batches,
-    unknown_batch,
-    waiting_batches,
-)
-from certify_assets.operations.decisions import DecidedBatchError, decide_batch
-from certify_assets.operations.delivery import DeliveredRun, new_runs
-from certify_assets.operations.deployment import Deployment, load_deployment
-from certify_assets.operations.labels import Labelled
-from certify_assets.operations.monitoring import monitor_new_labels
-from certify_assets.operations.sampling import TaskDraw
-from certify_assets.storage.urls import local_copies, shown_url
-from certify_assets.work import Report, silent
+from certify_assets.corpora.schema import COLUMNS, Step, Trajectory
+from certify_assets.errors import InputError
+from certify_assets.files import canonical_json, parse_json, sha256_bytes
+from certify_assets.storage.database import insert, number_column, tables, text_column
+from certify_assets.storage.events import Event, Head, Payload, TypedEvent
+from certify_assets.storage.moment import remembered
 
 if TYPE_CHECKING:
-    from certify_assets.corpora.formats import ImportFacts
-    from certify_assets.corpora.formats.gathering import Gathered
-    from certify_assets.corpora.schema import Trajectory
+    import pandas as pd
 
-#: runs of a batch at most
-MOST_RUNS: Final = 100_000
-# so many new tasks, and this share of them, with the instruction of a known task are no chance
-_FEWEST_RENAMED, _RENAMED = 3, 0.5
+    from certify_assets.storage.store import Store
+
+_SHOWN: Final = 5
+
+#: codes of a refusal, in the order in which they are checked
+REFUSALS: Final = (
+    "not_deployed",
+    "stale_certificate",
+    "no_certificate",
+    "corrected_labels",
+    "failed_audit",
+    "alarm",
+)
 
 
 @dataclass(frozen=True)
-class Received:
-    """Summary of a delivery."""
+class Refusal:
+    """Why the corpus certificate decides nothing: a code of `REFUSALS`, the fault, its remedy."""
 
-    corpus: str
-    batches: tuple[str, ...] = ()  # that hold its new runs
-    runs: int = 0
-    new: int = 0  # that no batch holds
-    changed: int = 0  # that a batch holds under the same trajectory_id with other content
-    known: int = 0  # that a batch holds as they are
-    dropped: Mapping[str, int] | None = None  # records that could not be used, by reason
-    files: int = 0
-    sentences: tuple[str, ...] = ()  # what the user should look at
-    read_as: tuple[str, ...] = ()  # what was understood of tables
+    code: str
+    sentence: str
+
+
+class _BatchEvent(Payload):
+    """Something that happened to one batch, or to the draw that has its name."""
+
+    batch: str
 
     @property
-    def batch(self) -> str | None:
-        """The first batch that holds its new runs; None where there is none."""
-        return self.batches[0] if self.batches else None
+    def subject(self) -> str:
+        """Name of the batch."""
+        return self.batch
 
 
-def receive(
-    corpus: Corpus,
-    paths: Sequence[str] = (),
-    *,
-    format: str = "",
-    options: Mapping[str, Any] | None = None,
-    dry_run: bool = False,
-    new_tasks: bool = False,
-) -> Received:
-    """Import new runs, by default from the inbox, into a batch and draw its tasks, unscored.
+class ReceivedBatch(_BatchEvent):
+    """Runs that were imported, compared with those before them, and drawn from.
 
-    Without a format they are read as the corpus was; runs of another format or domain are refused,
-    and, unless `new_tasks` says that they are new, known tasks under other ids.
+    Its objects are the tables ``runs`` and ``identities`` and the documents ``draw`` and ``files``,
+    the SHA-256 of every file that was read.
     """
-    from certify_assets.corpora.formats import gather_new_runs
 
-    config, own = corpus.config, _own_format(corpus)
-    named = format or ("auto" if own == "embedded" else own)
-    chosen = {**({} if format else config.options), **(options or {})}
-    places = list(paths) or [corpus.store.folder.locate(inbox_key(corpus.name))]
-    if not paths and is_inbox_empty(corpus):
-        sentence = f"{places[0]} holds no file: put new runs there, or name them."
-        return Received(corpus.name, sentences=(sentence,))
-    with (
-        nullcontext() if dry_run else corpus.writing(),
-        settled_inbox(corpus, watched=not paths) as unchanged,
-        local_copies(places) as roots,
-        gather_new_runs(roots, format=named, name=corpus.name, options=chosen) as (runs, facts),
-    ):
-        unchanged()
-        if not _is_same_kind(corpus, own, facts.format):
-            raise InputError(
-                f"{corpus} was read as {own} and these runs are {facts.format}: the judge and its "
-                "certificate are of other work; import them as a corpus of their own."
-            )
-        shown = [shown_url(place) for place in places]
-        return _stored(corpus, runs, facts, shown, dry_run=dry_run, new_tasks=new_tasks)
+    kind = "received"
+    number: int  # of the batch, from 1
+    delivery_sha256: str
+    format: str
+    paths: tuple[str, ...]
+    dropped: Mapping[str, int]  # records that could not be used, by reason
+    examples: Mapping[str, str]
+    rows: int  # of the batch
+    # of the delivery, which may be of several batches
+    runs: int
+    new: int
+    changed: int
+    known: int
+    outcomes_left_out: int
+    sentences: tuple[str, ...]  # what the user should look at
 
 
-def _require_known_names(corpus: Corpus, runs: Sequence[DeliveredRun], *, new_tasks: bool) -> None:
-    """Refuse runs and tasks of the corpus that come under another task id: they would be new."""
-    import pandas as pd
+class BatchRecord(_BatchEvent):
+    """How a batch was decided.
 
-    if not runs or not corpus.has("trajectories.parquet"):
-        return
-    stored = corpus.columns(("trajectory_id", "task_id", "instruction"))
-    tasks = dict(zip(stored["trajectory_id"], stored["task_id"], strict=True))
-    moved = [
-        run for run in runs if tasks.get(run.id, run.trajectory.task_id) != run.trajectory.task_id
-    ]
-    if moved:
-        first = moved[0]
-        raise InputError(
-            f"{len(moved)} runs have the trajectory_id of a run of {corpus} under another task_id, "
-            f"such as {first.id!r} (here {first.trajectory.task_id!r}, there {tasks[first.id]!r}); "
-            "give them the task_id that they had, or ids of their own. Nothing was stored."
-        )
-    if new_tasks:
-        return
-    delivered_tasks = sorted({run.trajectory.task_id for run in runs})
-    found = shared_names(delivered_tasks, sorted(set(stored["task_id"])))
-    if spelled := [(name, other) for name, other in found if name != other]:
-        raise InputError(
-            f"{len(spelled)} tasks are tasks of {corpus} in another spelling, such as "
-            f"{in_both(*spelled[0])}. Give them the ids that they had, or say --new-tasks where "
-            "they are new. Nothing was stored."
-        )
-    rows = [(run.trajectory.task_id, run.instruction_sha256) for run in runs]
-    delivered = pd.DataFrame(rows, columns=["task_id", "instruction"])
-    known = stored.assign(instruction=stored["instruction"].map(instruction_sha256))
-    renamed = renamed_tasks(known, delivered)
-    new = set(delivered["task_id"]) - set(known["task_id"])
-    if len(renamed) >= max(_FEWEST_RENAMED, _RENAMED * len(new)):
-        name, before = next(iter(renamed.items()))
-        raise InputError(
-            f"{len(renamed)} of {len(new)} new tasks have the instruction of a task of {corpus} "
-            f"under another id, such as {name!r} (there {before!r}), so its certificate would "
-            "decide known tasks as new ones; give them the ids that they had, or say --new-tasks "
-            "where they are new. Nothing was stored."
-        )
-
-
-def _own_format(corpus: Corpus) -> str:
-    """Return what the runs of the corpus were read as."""
-    declared = corpus.config.format
-    if declared == "auto" and corpus.has("import.json"):
-        return corpus.import_summary.format
-    return declared
-
-
-def _is_same_kind(corpus: Corpus, own: str, given: str) -> bool:
-    if own in ("auto", given):
-        return True
-    return own == "embedded" and (
-        given == "table" or format_domain(given).name == corpus.domain.name
-    )
-
-
-def decide_ready(
-    corpus: Corpus, *, report: Report = silent, draw: bool = False
-) -> list[BatchRecord]:
-    """Decide the batches that wait, the oldest first; return their documents.
-
-    With `draw` all runs that wait for a draw are drawn from, however few.
+    Its objects are the tables ``decisions`` and ``scores``, and the document ``comparison`` with
+    CAL.
     """
-    # a batch whose deciding was killed still waits
-    with corpus.writing():
-        # an audit that was edited decides nothing of its batch, and is no matter of the next one
-        close_settled(corpus)
-        draw_waiting(corpus)
-    records = []
-    for name in waiting_batches(corpus):
-        # an alarm or another deployment may have come during the previous batch
-        corpus.store.refresh()
-        # another process may be deciding the same batches
-        with suppress(DecidedBatchError):
-            records.append(decide_batch(_standing(corpus), name, report=report, reopened=_standing))
-    if draw:
-        with corpus.writing():
-            draw_waiting(corpus, every=True)
-    return records
+
+    kind = "decided"
+    decided: bool  # False where the corpus certificate was refused
+    refusal: Refusal | None
+    deployment: int | None
+    judge: str | None
+    certificates: tuple[str, ...]
+    rows: int
+    tasks: int
+    decisions: Mapping[str, int]
+    reasons: Mapping[str, int]
+    asked: Mapping[str, int]  # rows by the reason for which reviewers are asked
+    drawn_tasks: Mapping[str, int]
+    runs: int  # of the delivery, as are the next five
+    new: int
+    changed: int
+    known: int
+    dropped: Mapping[str, int]
+    outcomes_left_out: int
+    findings: tuple[Mapping[str, str], ...]
+    bill: Mapping[str, Any] | None  # cost of an endpoint judge
+    new_agents: str  # the policy of the corpus; empty where none was asked
+    promises: tuple[str, ...]  # which of the two, and of what
+    ledger: Head  # the last event that was seen
+
+    @classmethod
+    def load(cls, corpus: Corpus, batch: str) -> BatchRecord:
+        """Return how a batch was decided."""
+        return decided(corpus, batch).content
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a JSON object, without `bill` where there is none."""
+        return self.model_dump(mode="json", exclude={"bill"} if self.bill is None else None)
 
 
-def _standing(corpus: Corpus) -> Deployment:
-    """Open the deployment after the labels that are there were put to the monitor."""
-    deployment = Deployment.of(corpus)
-    # a refusal stays whatever the labels are
-    if deployment.refusal is not None:
-        return deployment
-    try:
-        monitor_new_labels(corpus)
-    except ChangedInputError:
-        # another process was faster, which says nothing of the labels
-        raise
-    except CertifyError as error:
-        sentence = (
-            "the labels that are there cannot be put to the monitor, so an alarm may be missed: "
-            f"{error}"
-        )
-        return deployment.refused(Refusal("alarm", sentence))
-    return Deployment.of(corpus)
+class ProvisionalBatch(_BatchEvent):
+    """Runs of a decided batch that wait for a certificate of their own."""
+
+    kind = "provisional"
+    runs: int
+    deployment: int  # whose judge scored them
 
 
-def close_batches(corpus: Corpus) -> tuple[list[AuditSummary], list[str]]:
-    """Close the provisional batches whose labels settle them; return the audits of all batches.
+class UndoneBatch(_BatchEvent):
+    """A batch that was taken back: it is in no queue and no figure, and its runs may come again."""
 
-    Runs that waited long enough for a draw get it. An audit that was edited is not among the
-    audits: a sentence on each is returned as well.
+    kind = "undone"
+
+
+class ClosedBatch(_BatchEvent):
+    """What the labels of a draw decided.
+
+    Its object is the table ``closed``, with what became of every provisional run.
     """
-    audits, faults = audit_summaries(corpus)
-    settled = any(item.state == "provisional" and not item.labels_wanted for item in audits)
-    if settled or any(item.is_due for item in waiting_runs(corpus)):
-        # where another process was faster, the next look closes them
-        with suppress(CertifyError), corpus.writing():
-            close_settled(corpus)
-            draw_waiting(corpus)
-        audits, faults = audit_summaries(corpus)
-    return audits, faults
+
+    kind = "closed"
+    state: str  # certified or to_reviewers
+    labels_sequence: int  # number of the event of the last label that was read
+    labels_used: int
+    outcomes: Mapping[str, int]  # of the drawn runs that were labelled; the first of them count
+    certificates: tuple[Mapping[str, Any], ...]  # a `BatchCertificate` a side
+    decisions: Mapping[str, int]
+    reasons: Mapping[str, int]
 
 
-def audit_summaries(corpus: Corpus) -> tuple[list[AuditSummary], list[str]]:
-    """Return the audits of all batches, and a sentence on each that was edited."""
-    summaries, faults = [], []
-    for name in batch_names(corpus):
-        try:
-            audit = BatchAudit.load(corpus, name)
-        except CertifyError as error:
-            faults.append(str(error))
+class _SharedEvent(Payload):
+    """Something that happened to the provisional runs of several batches, the oldest first."""
+
+    batches: tuple[str, ...]
+
+    @property
+    def batch(self) -> str:
+        """Last batch, whose name a draw has."""
+        return self.batches[-1]
+
+    @property
+    def subject(self) -> str:
+        """Name of the last batch."""
+        return self.batch
+
+
+class DrawnBatch(_SharedEvent):
+    """Provisional runs that were frozen, and the seed of their draw.
+
+    Its object is the document ``audit``.
+    """
+
+    kind = "drawn"
+    batch_sha256: str  # of plan, runs and scores, from before the seed was chosen
+    draws: int  # of the same or of overlapping runs so far, this one included
+    seed: int
+
+
+class UndrawnBatches(_SharedEvent):
+    """Provisional runs of batches that reviewers got without a draw."""
+
+    kind = "undrawn"
+    why: str  # empty where no plan was expected to save labels
+
+
+#: index of the runs of all batches, which are known when they come again
+known_runs = sa.Table(
+    "runs",
+    tables,
+    text_column("corpus", primary_key=True),
+    text_column("run", primary_key=True),
+    # a run that came again with other content is in another batch
+    text_column("batch", primary_key=True),
+    sa.Column("content", sa.LargeBinary, nullable=False),
+    text_column("task"),
+    text_column("agent"),
+    # in the table of runs of the batch, from 0
+    number_column("place"),
+    sa.Index("runs_content", "corpus", "content"),
+    sa.Index("runs_task", "corpus", "task", "agent"),
+)
+
+
+def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> None:
+    """Bring the index of runs to the state after batches were received or taken back."""
+    names = ("trajectory_id", "content_sha256", "task_id", "agent")
+    for row in rows:
+        about = parse_json(row.payload)
+        corpus, batch = row.corpus, about["batch"]
+        if row.kind == UndoneBatch.kind:
+            mine = known_runs.c.corpus == corpus, known_runs.c.batch == batch
+            connection.execute(known_runs.delete().where(*mine))
             continue
-        summaries += [] if audit is None else [audit.summary()]
-    return summaries, faults
-
-
-def audits_version(corpus: Corpus) -> str:
-    """Return the version of the audits of all batches."""
-    audits, _ = audit_summaries(corpus)
-    return sha256_bytes(canonical_json([asdict(item) for item in audits]))
-
-
-def _identified(runs: Gathered) -> Iterator[DeliveredRun]:
-    for place, run in enumerate(runs.trajectories()):
-        yield DeliveredRun(
-            replace(run, instruction="", steps=()),
-            place,
-            instruction_sha256(run.instruction),
-            trajectory_sha256(run),
-            numbered=runs.rows[place].draft.trajectory_id is None,
+        table = store.objects.get_arrow(about["objects"]["identities"], names)
+        columns = (table.column(name).to_pylist() for name in names)
+        runs = enumerate(zip(*columns, strict=True))
+        found = (
+            (corpus, name, batch, bytes.fromhex(content), task, agent, place)
+            for place, (name, content, task, agent) in runs
         )
+        insert(connection, known_runs, found)
 
 
-def undo_batch(corpus: Corpus, batch: str) -> None:
-    """Take a batch back: its runs are in no queue and no figure, and may come again."""
-    # what it holds stays; so does a batch with a labelled run, on which what reviewers said depends
-    with corpus.writing():
-        if batch not in ready_batches(corpus, undone=True):
-            raise unknown_batch(corpus, batch)
-        if is_undone(corpus, batch):
-            # by a call that was killed before it said so
-            return
-        runs = set(identities_of(corpus, batch)["trajectory_id"])
-        # watched: a label that comes meanwhile keeps the batch
-        said = corpus.store.events(corpus.name, Labelled)
-        if labelled := runs & {event.content.trajectory_id for event in said}:
-            raise InputError(
-                f"{len(labelled)} runs of {batch} have labels of reviewers, for example "
-                f"{min(labelled)!r}; a reviewed batch cannot be undone."
-            )
-        home = draw_of(corpus, batch)
-        shared = BatchAudit.load(corpus, home) if home else None
-        if shared is not None and shared.labels_used:
-            raise InputError(
-                f"{batch} shares the draw of {home}, of which {shared.labels_used} runs have "
-                "labels; a reviewed batch cannot be undone."
-            )
-        corpus.store.append(corpus.name, UndoneBatch(batch=batch))
+@remembered
+def ready_batches(corpus: Corpus, *, undone: bool = False) -> list[str]:
+    """Return the received batches, decided or not, the oldest first; undone ones if asked."""
+    # a name begins with the number of the batch
+    names = corpus.store.subjects(corpus.name, ReceivedBatch)
+    return names if undone else _standing(corpus, names)
 
 
-def _stored(
-    corpus: Corpus,
-    gathered: Gathered,
-    facts: ImportFacts,
-    paths: Sequence[str],
-    *,
-    dry_run: bool,
-    new_tasks: bool,
-) -> Received:
-    from certify_assets.corpora.formats.gathering import NO_INSTRUCTION
-
-    runs = list(_identified(gathered))
-    new = new_runs(corpus, runs)
-    _require_known_names(corpus, new.kept, new_tasks=new_tasks)
-    # ids where the source has them, and contents, whatever the files are called
-    ids = sorted(["" if run.numbered else run.id, run.content] for run in runs)
-    delivery = sha256_bytes(canonical_json(ids))
-    ending = f"-{delivery[:12]}"
-    found = Received(
-        corpus.name,
-        tuple(name for name in ready_batches(corpus) if name.endswith(ending)),
-        runs=len(runs),
-        new=len(new.kept) - new.changed,
-        changed=new.changed,
-        known=len(runs) - len(new.kept),
-        dropped=facts.dropped,
-        files=len(facts.files),
-        sentences=(
-            *new.sentences,
-            *(f"{count} {note}." for note, count in facts.notes.items() if note == NO_INSTRUCTION),
-            *(item.sentence() for item in (waiting_runs(corpus) if dry_run else ())),
-        ),
-        read_as=facts.read_as,
-    )
-    # runs of a batch that was undone are new again, though other batches of the delivery stand
-    if not new.kept or dry_run:
-        return found
-    objects, last = corpus.store.objects, corpus.store.last(corpus.name, ReceivedBatch)
-    files, made = objects.put_json(facts.files), []
-    for number, part in enumerate(_parts(new.kept), 1 if last is None else last.content.number + 1):
-        batch = ReceivedBatch(
-            batch=f"{number:06d}{ending}",
-            number=number,
-            delivery_sha256=delivery,
-            format=facts.format,
-            paths=tuple(paths),
-            dropped=facts.dropped,
-            examples=facts.examples,
-            rows=len(part),
-            **{name: getattr(found, name) for name in ("runs", "new", "changed", "known")},
-            outcomes_left_out=sum(run.trajectory.outcome is not None for run in part),
-            sentences=found.sentences,
-            objects={
-                "runs": objects.put_stream(partial(_write, gathered=gathered, runs=part)),
-                "identities": objects.put_table(new.table(part)),
-                "draw": objects.put_json(_drawn(corpus, part).to_dict()),
-                "files": files,
-            },
-        )
-        corpus.store.append(corpus.name, batch)
-        made.append(batch.batch)
-    return replace(found, batches=(*found.batches, *made))
+@remembered
+def batch_names(corpus: Corpus) -> list[str]:
+    """Return the decided batches, the oldest first."""
+    return _standing(corpus, corpus.store.subjects(corpus.name, BatchRecord))
 
 
-def _parts(runs: Sequence[DeliveredRun]) -> Iterator[Sequence[DeliveredRun]]:
-    """Divide runs, which are in the order of their tasks, into batches; a task stays whole."""
-    start = 0
-    while start < len(runs):
-        end = min(start + MOST_RUNS, len(runs))
-        cut = end
-        while cut < len(runs) and cut > start and _task(runs[cut]) == _task(runs[cut - 1]):
-            cut -= 1
-        # a task of more runs than a batch may have is divided all the same
-        end = cut if cut > start else end
-        yield runs[start:end]
-        start = end
+def waiting_batches(corpus: Corpus) -> list[str]:
+    """Return the batches that were received and not decided, the oldest first."""
+    return sorted({*ready_batches(corpus)} - {*batch_names(corpus)})
 
 
-def _task(run: DeliveredRun) -> str:
-    return run.trajectory.task_id
+def is_undone(corpus: Corpus, batch: str) -> bool:
+    """Whether a batch was taken back."""
+    return batch in _undone(corpus)
 
 
-def _write(sink: IO[bytes], *, gathered: Gathered, runs: Sequence[DeliveredRun]) -> None:
-    from certify_assets.corpora.schema import row_groups, write_groups
-
-    sizes = (gathered.chars(run.place) for run in runs)
-    write_groups(
-        sink,
-        ([_whole(gathered, run) for run in runs[start:end]] for start, end in row_groups(sizes)),
-    )
+def _standing(corpus: Corpus, names: Sequence[str]) -> list[str]:
+    gone = _undone(corpus)
+    return [name for name in names if name not in gone]
 
 
-def _whole(gathered: Gathered, run: DeliveredRun) -> Trajectory:
-    texts = gathered.trajectory(run.place)
-    return replace(run.trajectory, instruction=texts.instruction, steps=texts.steps, outcome=None)
+@remembered
+def _undone(corpus: Corpus) -> frozenset[str]:
+    return frozenset(corpus.store.subjects(corpus.name, UndoneBatch))
 
 
-def _drawn(corpus: Corpus, runs: Iterable[DeliveredRun]) -> TaskDraw:
-    # one that cannot be read draws nothing: nobody would be asked about the runs that it decides
-    # once it can be
-    record = load_deployment(corpus)
-    if record is None:
-        return TaskDraw(drawn={})
-    return TaskDraw.of(record.number, record.sampling, corpus.name, map(_task, runs))
+def is_decided(corpus: Corpus, batch: str) -> bool:
+    """Whether a batch has its decisions."""
+    return corpus.store.last(corpus.name, BatchRecord, batch) is not None
+
+
+def received(corpus: Corpus, batch: str) -> ReceivedBatch:
+    """Return what was received as a batch."""
+    found = corpus.store.last(corpus.name, ReceivedBatch, batch)
+    if found is None:
+        raise unknown_batch(corpus, batch)
+    return found.content
+
+
+def decided(corpus: Corpus, batch: str) -> TypedEvent[BatchRecord]:
+    """Return how a batch was decided, with its place in the ledger and its time."""
+    found = corpus.store.last(corpus.name, BatchRecord, batch)
+    if found is None:
+        raise unknown_batch(corpus, batch)
+    return found
+
+
+def unknown_batch(corpus: Corpus, batch: str) -> InputError:
+    """Return the error of a batch that is not there."""
+    known = ", ".join(ready_batches(corpus)[-_SHOWN:]) or "none"
+    return InputError(f"{corpus} has no batch {batch!r}; its last ones are {known}.")
+
+
+def identities_of(corpus: Corpus, batch: str) -> pd.DataFrame:
+    """Return what tells the runs of a batch apart, and which of them came before."""
+    return corpus.store.objects.get_table(received(corpus, batch).objects["identities"])
+
+
+def decisions_sha256(corpus: Corpus, batch: str) -> str:
+    """Return the hash of the first decisions of a batch."""
+    return decided(corpus, batch).content.objects["decisions"]
+
+
+def read_draws(corpus: Corpus) -> list[TypedEvent[DrawnBatch]]:
+    """Return all draws of a corpus, the oldest first."""
+    return corpus.store.events(corpus.name, DrawnBatch)
+
+
+def draw_of(corpus: Corpus, batch: str) -> str | None:
+    """Return the name of the draw of the provisional runs of a batch.
+
+    None where they have none: there are no such runs, or they wait for it. Empty where reviewers
+    got them without one.
+    """
+    found = _last_draws(corpus).get(batch)
+    # a draw of which a batch was taken back is none
+    if found is None or any(is_undone(corpus, name) for name in found.batches):
+        return None
+    return found.batch if isinstance(found, DrawnBatch) else ""
+
+
+def closing_of(corpus: Corpus, draw: str) -> TypedEvent[ClosedBatch] | None:
+    """Return what closed a draw; None while it is open."""
+    return corpus.store.last(corpus.name, ClosedBatch, draw)
+
+
+def open_draws(corpus: Corpus) -> list[str]:
+    """Return the names of the draws that are not closed, the oldest first."""
+    closed = closed_batches(corpus)
+    return [name for name in corpus.store.subjects(corpus.name, DrawnBatch) if name not in closed]
+
+
+def closed_batches(corpus: Corpus) -> set[str]:
+    """Return the names of all draws that are closed."""
+    return set(corpus.store.subjects(corpus.name, ClosedBatch))
+
+
+def changed_batches(corpus: Corpus, event: Event) -> Iterator[str]:
+    """Iterate over the batches whose decisions an event changes."""
+    if event.kind in (DrawnBatch.kind, UndrawnBatches.kind):
+        yield from parse_json(event.payload)["batches"]
+    elif event.kind in (BatchRecord.kind, UndoneBatch.kind, ClosedBatch.kind):
+        yield event.subject
+        drawn = _last_draws(corpus).get(event.subject)
+        if drawn is not None and event.kind != BatchRecord.kind:
+            yield from drawn.batches
+
+
+@remembered
+def _last_draws(corpus: Corpus) -> dict[str, DrawnBatch | UndrawnBatches]:
+    """Return the last draw that each batch had a part in, taken back since or not."""
+    entries: list[TypedEvent[Any]] = [
+        *corpus.store.events(corpus.name, DrawnBatch),
+        *corpus.store.events(corpus.name, UndrawnBatches),
+    ]
+    # what the step under way adds has no number yet, and comes last
+    entries.sort(key=lambda entry: (not entry.sequence, entry.sequence))
+    return {name: entry.content for entry in entries for name in entry.content.batches}
+
+
+def received_version(corpus: Corpus) -> str:
+    """Return the version of the batches of a corpus."""
+    return _version(corpus, ReceivedBatch, UndoneBatch)
+
+
+def decided_version(corpus: Corpus) -> str:
+    """Return the version of the decisions on a corpus."""
+    return _version(corpus, BatchRecord, UndoneBatch, UndrawnBatches, DrawnBatch, ClosedBatch)
+
+
+def _version(corpus: Corpus, *kinds: type[Payload]) -> str:
+    """Return a hash of the last event of each kind, whenever it was."""
+    last = [corpus.store.last(corpus.name, kind) for kind in kinds]
+    said = [item and item.content.model_dump(mode="json", exclude={"ledger"}) for item in last]
+    return sha256_bytes(canonical_json(said))
+
+
+def operation_key(corpus: str, *parts: str) -> str:
+    """Return the storage key of a file or folder of the operation of a corpus."""
+    return "/".join(("operations", corpus, *parts))
+
+
+def batch_runs(corpus: Corpus, batch: str) -> pd.DataFrame:
+    """Return the trajectories of a batch, with the columns of `corpora.schema.ARROW_SCHEMA`."""
+    from certify_assets.corpora.schema import read_trajectories
+
+    with runs_file(corpus, batch) as path:
+        return read_trajectories(path)
+
+
+def runs_file(corpus: Corpus, batch: str) -> AbstractContextManager[Path]:
+    """Give the trajectories of a batch as a file of this machine, which must not be changed."""
+    return corpus.store.objects.as_file(received(corpus, batch).objects["runs"])
+
+
+def batch_run(corpus: Corpus, batch: str, name: str) -> Trajectory:
+    """Return one run of a batch."""
+    with runs_file(corpus, batch) as path:
+        found = stored_runs(path, {name})
+    if name not in found:
+        raise InputError(f"{batch} of {corpus} has no run {name!r}; check the id.")
+    return found[name]
+
+
+def stored_runs(path: Path, names: AbstractSet[str]) -> dict[str, Trajectory]:
+    """Return those of some runs that are in a table of trajectories."""
+    import pyarrow.parquet as pq
+
+    wanted = [("trajectory_id", "in", list(names))]
+    table = pq.read_table(path, columns=list(COLUMNS), partitioning=None, filters=wanted)
+    found = {}
+    for row in table.to_pylist():
+        exchanges = row.pop("steps") or ()
+        steps = (Step(step["action"] or "", step["observation"] or "") for step in exchanges)
+        found[row["trajectory_id"]] = Trajectory(**row, steps=tuple(steps))
+    return found

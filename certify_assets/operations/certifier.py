@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.certificates import Certificate, Sides
-    from certify_assets.certificates.pool import Pool
+    from certify_assets.certificates.evidence import Pool
     from certify_assets.judges.judged import JudgedCorpus
 
 

@@ -14,8 +14,8 @@ from certify_assets.judges.specs import DELTA, SIDES
 from certify_assets.operations.audit_sample import OPEN_SHARE
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits, closing_holds
 from certify_assets.operations.batch_drawing import waiting_runs
-from certify_assets.operations.batch_record import batch_names
-from certify_assets.operations.decision_tables import first_decisions_of
+from certify_assets.operations.batches import batch_names
+from certify_assets.operations.decisions import first_decisions_of
 from certify_assets.operations.deployment import (
     Deployment,
     behind,

@@ -76,52 +76,39 @@ class Coverage:
 
     def findings(self, agents: pd.Series[str]) -> Iterator[tuple[str, str]]:
         """Say which runs are not covered, and what decides them."""
-        known = (
-            "reviewers decide them."
-            if self.policy == "review"
-            else "a certificate of the batch decides them, by labels drawn there, or reviewers do."
-        )
-        what = (
-            "the corpus accepts them, so its certificate decides them all the same."
-            if self.policy == "accept"
-            else known
-        )
+        known = "a certificate of the batch decides them, by labels drawn there, or reviewers do."
+        if self.policy == "review":
+            known = "reviewers decide them."
+        what = known
+        if self.policy == "accept":
+            what = "the corpus accepts them, so its certificate decides them all the same."
         if seen := Counter(name for name in self.splits.tolist() if name):
             text = ", ".join(f"{number} of {name.upper()}" for name, number in sorted(seen.items()))
             yield (
                 "seen_tasks",
-                (
-                    f"{sum(seen.values())} runs are of tasks of the splits ({text}): the promise "
-                    f"of the corpus certificate is on new tasks; {known}"
-                ),
+                f"{sum(seen.values())} runs are of tasks of the splits ({text}): the promise of "
+                f"the corpus certificate is on new tasks; {known}",
             )
         if trained := int((self.reasons == "trained_task").sum()):
             yield (
                 "trained_tasks",
-                (
-                    f"{trained} runs are of tasks that the judge was trained on: {self.unscored} "
-                    "Reviewers decide them."
-                ),
+                f"{trained} runs are of tasks that the judge was trained on: {self.unscored} "
+                "Reviewers decide them.",
             )
         if self.new_agents:
             rows = int(agents.isin(self.new_agents).sum())
             yield (
                 "new_agents",
-                (
-                    f"{rows} runs come from agents without a run in CAL "
-                    f"({_shown(self.new_agents)}); the promise of the corpus certificate is on "
-                    f"runs like those of CAL; {what}"
-                ),
+                f"{rows} runs come from agents without a run in CAL "
+                f"({_shown(self.new_agents)}); the promise of the corpus certificate is on "
+                f"runs like those of CAL; {what}",
             )
         if self.changed_agents:
             rows = int(agents.isin(self.changed_agents).sum())
             yield (
                 "changed_agents",
-                (
-                    f"{rows} runs come from agents of CAL whose runs score otherwise now "
-                    f"({_shown(self.changed_agents)}), as another version would; "
-                    f"{what}"
-                ),
+                f"{rows} runs come from agents of CAL whose runs score otherwise now "
+                f"({_shown(self.changed_agents)}), as another version would; {what}",
             )
         for sentence in self.shifts:
             yield "shifted", f"{sentence} Until then no run of the batch is decided by it; {known}"
@@ -162,9 +149,7 @@ def cover(
     return found, scored, adapters
 
 
-def changed_agents(
-    before: pd.DataFrame, now: pd.DataFrame, column: str = "score"
-) -> tuple[str, ...]:
+def changed_agents(before: pd.DataFrame, now: pd.DataFrame) -> tuple[str, ...]:
     """Return the agents whose scores of new tasks differ from those in CAL beyond chance.
 
     One run a task is compared, the first, by the test of Kolmogorov and Smirnov: tasks are drawn
@@ -175,9 +160,7 @@ def changed_agents(
     agents = sorted(set(now["agent"]))
     found = []
     for agent in agents:
-        first, second = (
-            _one_a_task(frame[frame["agent"] == agent], column) for frame in (before, now)
-        )
+        first, second = (_one_a_task(frame[frame["agent"] == agent]) for frame in (before, now))
         if min(first.size, second.size) < _FEWEST:
             continue
         every = np.concatenate([first, second])
@@ -191,6 +174,6 @@ def changed_agents(
     return tuple(found)
 
 
-def _one_a_task(frame: pd.DataFrame, column: str) -> NDArray[np.float64]:
-    rows = frame[frame[column].notna()].sort_values(["task_id", "attempt", "trajectory_id"])
-    return np.asarray(rows.drop_duplicates("task_id")[column], dtype=np.float64)
+def _one_a_task(frame: pd.DataFrame) -> NDArray[np.float64]:
+    rows = frame[frame["score"].notna()].sort_values(["task_id", "attempt", "trajectory_id"])
+    return np.asarray(rows.drop_duplicates("task_id")["score"], dtype=np.float64)

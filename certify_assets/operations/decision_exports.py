@@ -13,8 +13,9 @@ from uuid import UUID, uuid5
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, write_atomic
-from certify_assets.operations.batch_record import batch_names, decided
-from certify_assets.operations.decision_tables import PROVISIONAL, decisions_of
+from certify_assets.operations.batches import batch_names, decided
+from certify_assets.operations.decisions import PROVISIONAL, decisions_of
+from certify_assets.storage.events import head_text
 
 #: name of the score or feedback
 DECISION_NAME: Final = "certify_decision"
@@ -132,7 +133,7 @@ def _decided(corpus: Corpus, batch: str) -> tuple[int, list[_Decision]]:
 def _of(corpus: Corpus, batch: str) -> Iterator[_Decision]:
     made = decided(corpus, batch)
     about = {"corpus": corpus.name, "batch": batch}
-    about["ledger"] = f"{corpus}:{made.sequence}:{made.sha256}"
+    about["ledger"] = head_text(made.head(corpus.name))
     for row in decisions_of(corpus, batch).to_dict("records"):
         score = float(row["score"])
         facts = {name: str(row[name]) for name in ("judge", "reason", "certificate_sha256")}

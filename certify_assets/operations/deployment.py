@@ -15,7 +15,7 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES
 from certify_assets.operations.audit import load_audits
-from certify_assets.operations.batch_record import Refusal
+from certify_assets.operations.batches import Refusal
 from certify_assets.operations.certifier import deciding_sides, load_certificates
 from certify_assets.operations.ledger import ledger_violations
 from certify_assets.operations.monitor_record import open_alarm
@@ -106,9 +106,8 @@ class DeploymentRecord(Deployed):
     @classmethod
     def of(cls, entry: TypedEvent[Deployed], mlflow: Mapping[str, str] | None) -> DeploymentRecord:
         """Return the record of an event."""
-        made = entry.content
-        head = Head(corpus=made.corpus, sequence=entry.sequence, sha256=entry.sha256)
-        return cls(**dict(made), time=entry.time, ledger=head, mlflow=mlflow)
+        made, head = dict(entry.content), entry.head(entry.content.corpus)
+        return cls(**made, time=entry.time, ledger=head, mlflow=mlflow)
 
     def is_again(self, made: Deployed) -> bool:
         """Whether another deployment names the same, whatever its number, whoever asked."""
@@ -255,19 +254,23 @@ def _later(corpus: Corpus, record: Deployed) -> Iterator[str]:
         yield f"{judge} was trained again."
 
 
+def deployment_of(judge: JudgedCorpus) -> DeploymentRecord | None:
+    """Return the deployment of a judge; None where another one or none is deployed."""
+    record = load_deployment(judge.corpus)
+    return None if record is None or record.judge != judge.name else record
+
+
 def certified_judge(judge: JudgedCorpus) -> JudgedCorpus:
     """Return a judge as it was deployed, where it is deployed, else as it is stored."""
-    record = load_deployment(judge.corpus)
-    return judge if record is None or record.judge != judge.name else record.judge_on(judge.corpus)
+    record = deployment_of(judge)
+    return judge if record is None else record.judge_on(judge.corpus)
 
 
 def certificates_in_use(judge: JudgedCorpus) -> Sequence[Certificate] | None:
     """Return the certificates of a deployed judge; None where they do not decide."""
-    record = load_deployment(judge.corpus)
-    if record is None or record.judge != judge.name:
-        return None
+    record = deployment_of(judge)
     try:
-        return certificates_of(judge.corpus.current, record)
+        return None if record is None else certificates_of(judge.corpus.current, record)
     except StaleCertificateError:
         # it decides nothing any more, which must not stop the run that certifies the judge again
         return None
@@ -391,11 +394,8 @@ def _audit_fault(judge: JudgedCorpus, certificates: Sequence[Certificate], *, ow
         found = [
             audit
             for audit in audits
-            if (
-                audit.certificate_sha256 == item.sha256
-                if own
-                else (audit.side, audit.alpha) == (item.side, item.alpha)
-            )
+            if audit.certificate_sha256 == item.sha256
+            or (not own and (audit.side, audit.alpha) == (item.side, item.alpha))
         ]
         if not found:
             return (

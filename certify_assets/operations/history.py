@@ -17,7 +17,7 @@ from certify_assets.documents import Document
 from certify_assets.judges.specs import DELTA
 from certify_assets.operations.audit_sample import completed_at, drawn_decisions, with_labels
 from certify_assets.operations.batch_audit import AuditSummary, batch_audits
-from certify_assets.operations.decision_tables import operation_key
+from certify_assets.operations.batches import operation_key
 from certify_assets.operations.deployment import (
     deployed_spending,
     kept_certificates,

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
-
-from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.files import read_json_bytes, sha256_bytes, sha256_file, write_atomic
 from certify_assets.names import shared_names
-from certify_assets.operations.batch_record import closed_batches
-from certify_assets.operations.batches import close_batches
-from certify_assets.operations.decision_tables import batch_run, load_decisions
+from certify_assets.operations.batch_drawing import close_batches
+from certify_assets.operations.batches import batch_run, closed_batches
+from certify_assets.operations.decisions import load_decisions
 from certify_assets.operations.labels import (
     Label,
     append_labels,
@@ -26,11 +24,10 @@ from certify_assets.operations.labels import (
     reviewer_name,
 )
 from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue
-from certify_assets.tables.cells import name_of
 from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.settings import TableSettings
-from certify_assets.tables.table import TableError
+from certify_assets.tables.table import TableError, name_of
 from certify_assets.tables.writing import write_table_file
 
 _MOST_FAULTS = 20
@@ -184,88 +181,54 @@ def _text(value: Any) -> str:
     return str(value) if name is None else name
 
 
-class _Person(BaseModel):
-    email: str | None = None
-    id: int | str | None = None
-
-
-class _Value(BaseModel):
-    choices: list[str] = []
-    text: list[str] | str = ""
-
-
-class _Result(BaseModel):
-    type: str = ""
-    from_name: str = ""
-    value: _Value = _Value()
-
-
-class _Annotation(BaseModel):
-    completed_by: _Person | int | str | None = None
-    was_cancelled: bool = False
-    result: list[_Result] = []
-
-    @property
-    def reviewer(self) -> str:
-        """Who made it: an address, or a name made of the user's number."""
-        who = self.completed_by
-        if isinstance(who, _Person):
-            who = who.email or who.id
-        named = isinstance(who, str) and not who.isdecimal()
-        return str(who) if named else f"Label Studio user {who or 'unknown'}"
-
-    @property
-    def choices(self) -> list[str]:
-        """What was chosen; a project may ask other questions than ``outcome`` too."""
-        asked = [one for one in self.result if (one.type, one.from_name) == ("choices", "outcome")]
-        return [] if self.was_cancelled else [text for one in asked for text in one.value.choices]
-
-    @property
-    def comment(self) -> str:
-        """Texts that were written."""
-        texts = [one.value.text for one in self.result if one.type == "textarea"]
-        return "\n".join(text if isinstance(text, str) else "\n".join(text) for text in texts)
-
-
-class _Task(BaseModel):
-    """A task of Label Studio's JSON export."""
-
-    data: dict[str, Any]
-    annotations: list[_Annotation] = []
-
-
 def _studio_rows(path: Path, reviewer: str | None) -> list[_Row]:
+    """Read the annotations of Label Studio's JSON export."""
     document, data = read_json_bytes(path, remedy="export the project from Label Studio as JSON")
+    digest, rows, number = sha256_bytes(data), list[_Row](), 0
     try:
-        tasks = TypeAdapter(list[_Task]).validate_python(document)
-    except ValidationError as error:
-        first = error.errors()[0]
-        row, *inner = first["loc"] or ("",)
-        where = f", task {int(row) + 1}, {'.'.join(map(str, inner))}" if inner else ""
+        for number, task in enumerate(document, 1):
+            names = {name: _text(task["data"].get(name)) for name in ("trajectory_id", "task_id")}
+            for place, one in enumerate(task.get("annotations", []), 1):
+                choices, who, comment = _annotated(one)
+                where = f"task {number}, annotation {place}"
+                if len(choices) > 1:
+                    raise InputError(
+                        f"{path}, {where}, choices: {len(choices)} choices where one is asked for; "
+                        "keep success or failure."
+                    )
+                token = f"label_studio:{digest}:{number}:{place}"
+                outcome = next(iter(choices), None)
+                rows.append(_Row(where, token, outcome, **names, reviewer=who, comment=comment))
+    except (AttributeError, KeyError, TypeError):
         raise InputError(
-            f"{path}{where} is not an export of Label Studio ({first['msg']}); export the project "
-            "as JSON, not as JSON-MIN."
+            f"{path}, task {number} is not of an export of Label Studio. Export the project as "
+            "JSON, not as JSON-MIN."
         ) from None
-    digest, rows = sha256_bytes(data), []
-    for number, task in enumerate(tasks, 1):
-        names = {name: _text(task.data.get(name)) for name in ("trajectory_id", "task_id")}
-        for place, one in enumerate(task.annotations, 1):
-            where = f"task {number}, annotation {place}"
-            if len(one.choices) > 1:
-                raise InputError(
-                    f"{path}, {where}, choices: {len(one.choices)} choices where one is asked for; "
-                    "keep success or failure."
-                )
-            token = f"label_studio:{digest}:{number}:{place}"
-            outcome, who = next(iter(one.choices), None), one.reviewer
-            rows.append(_Row(where, token, outcome, **names, reviewer=who, comment=one.comment))
-    if reviewer is None:
-        return rows
-    if (many := len({row.reviewer for row in rows})) > 1:
+    many = len({row.reviewer for row in rows})
+    if reviewer is not None and many > 1:
         raise InputError(
             f"{path} has labels of {many} annotators; leave the reviewer out, their ids name them."
         )
-    return [replace(row, reviewer=reviewer) for row in rows]
+    return rows if reviewer is None else [replace(row, reviewer=reviewer) for row in rows]
+
+
+def _annotated(one: Mapping[str, Any]) -> tuple[list[str], str, str]:
+    """Return the choices of an annotation, who made it, and what was written."""
+    who = one.get("completed_by")
+    if isinstance(who, Mapping):
+        who = who.get("email") or who.get("id")
+    named = isinstance(who, str) and not who.isdecimal()
+    results = one.get("result", [])
+    # a project may ask other questions than ``outcome`` too
+    choices = [
+        str(text)
+        for item in ([] if one.get("was_cancelled") else results)
+        if (item.get("type"), item.get("from_name")) == ("choices", "outcome")
+        for text in item["value"]["choices"]
+    ]
+    texts = [item["value"]["text"] for item in results if item.get("type") == "textarea"]
+    comment = "\n".join(text if isinstance(text, str) else "\n".join(text) for text in texts)
+    return choices, str(who) if named else f"Label Studio user {who or 'unknown'}", comment
 
 
 def _checked(
@@ -276,10 +239,7 @@ def _checked(
     before: Sequence[Label],
 ) -> list[tuple[_Row, int]]:
     """Return the rows with an outcome; refuse a file with faults, naming each."""
-    tasks: dict[str, set[str]] = {}
-    decided = load_decisions(corpus)
-    for name, task in zip(decided["trajectory_id"], decided["task_id"], strict=True):
-        tasks.setdefault(name, set()).add(task)
+    tasks = load_decisions(corpus).groupby("trajectory_id")["task_id"].agg(set).to_dict()
     stored = {label.token: label.reviewer for label in before}
     known, places = dict.fromkeys(stored.values()), dict[tuple[str, str], str]()
     found, problems, options = list[tuple[_Row, int]](), dict[str, str](), dict[str, str]()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.files import parse_json
-from certify_assets.operations.decision_tables import PROVISIONAL, load_decisions, operation_key
+from certify_assets.operations.batches import operation_key
+from certify_assets.operations.decisions import PROVISIONAL, load_decisions
 from certify_assets.storage.care import blank
 from certify_assets.storage.events import Event, Payload, storable_text
 from certify_assets.storage.moment import remembered

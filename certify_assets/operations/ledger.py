@@ -120,10 +120,9 @@ class LedgerEntry:
         about = said.model_dump(include={"judge", "registration", "configuration", "number"})
         if isinstance(said, Registered):
             about["registration"] = said.objects["plan"]
-        ledger: Head = {"corpus": corpus, "sequence": entry.sequence, "sha256": entry.sha256}
-        kind = _KINDS.get(type(said))
+        kind = _KINDS.get(type(said)) or said.reading
         runs = said.objects.get("runs", "")
-        return cls(kind or said.reading, ledger, entry.time, said.run_id, **about, runs=runs)
+        return cls(kind, entry.head(corpus), entry.time, said.run_id, **about, runs=runs)
 
     @property
     def is_read(self) -> bool:

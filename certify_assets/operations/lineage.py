@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,28 +15,24 @@ import sqlalchemy as sa
 from certify_assets.certificates import Certificate, decide
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import CertifyError, InputError, IntegrityError
+from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file, shortest
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.pool import PROVENANCE
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.operations.batch_audit import BatchAudit, settled_rows
-from certify_assets.operations.batch_record import (
+from certify_assets.operations.batches import (
     BatchRecord,
     batch_names,
     decided,
     draw_of,
+    known_runs,
+    operation_key,
     ready_batches,
     received,
 )
 from certify_assets.operations.certifier import own_key
-from certify_assets.operations.decision_tables import (
-    CLOSED,
-    NOT_COVERED,
-    decision_of,
-    operation_key,
-)
-from certify_assets.operations.delivery import known_runs
+from certify_assets.operations.decisions import CLOSED, NOT_COVERED, decision_of
 from certify_assets.operations.deployment import read_deployments
 from certify_assets.operations.recertification_record import (
     CERTIFICATES,
@@ -96,13 +91,11 @@ def find(store: Store, name: str, corpus: str | None = None) -> list[Found]:
             f"Nothing{where} is called {name!r}. Give a trajectory id, a batch, or the first 8 "
             "digits of a certificate's hash."
         )
-    if len({item.corpus for item in found}) > 1:
-        places = ", ".join(sorted({item.corpus for item in found}))
-        raise InputError(f"{name!r} is in {places}; choose one with --corpus.")
+    if len(places := sorted({item.corpus for item in found})) > 1:
+        raise InputError(f"{name!r} is in {', '.join(places)}; choose one with --corpus.")
     # a run that came again has several decisions
-    if len({(item.kind, item.name) for item in found}) > 1:
-        names = ", ".join(f"{item.kind} {item.name}" for item in found)
-        raise InputError(f"{name!r} names {names}; give more of it.")
+    if len(names := sorted({f"{item.kind} {item.name}" for item in found})) > 1:
+        raise InputError(f"{name!r} names {', '.join(names)}; give more of it.")
     return found
 
 
@@ -130,41 +123,35 @@ def walk(store: Store, found: Found) -> Link:
     return _batch(corpus, found.name, made.content.certificates if made else ())
 
 
-def _object(
-    store: Store,
+def _link(
     kind: str,
     name: str,
     sha256: str,
+    read: Callable[[], str],
     *,
     detail: str = "",
     links: Sequence[Link] = (),
 ) -> Link:
-    """Return the link of an object, which is named by its hash."""
+    """Return a link whose hash is read again: "" means that it is gone."""
+    status = "differs"
     try:
-        with store.objects.as_file(sha256):
-            return Link(kind, name, "holds", sha256, detail, tuple(links))
+        found = read()
+        status = "missing" if not found else "holds" if found == sha256 else "differs"
     except MissingObjectError as error:
-        return Link(kind, name, "missing", sha256, str(error), tuple(links))
-    except IntegrityError as error:
-        return Link(kind, name, "differs", sha256, str(error), tuple(links))
-
-
-def _computed(
-    kind: str,
-    name: str,
-    sha256: str,
-    compute: Callable[[], str],
-    *,
-    detail: str = "",
-    links: Sequence[Link] = (),
-) -> Link:
-    """Return the link of something with a hash that is no object's: "" means that it is gone."""
-    try:
-        found = compute()
+        status, detail = "missing", str(error)
     except CertifyError as error:
-        return Link(kind, name, "differs", sha256, str(error), tuple(links))
-    status = "missing" if not found else "holds" if found == sha256 else "differs"
+        detail = str(error)
     return Link(kind, name, status, sha256, detail, tuple(links))
+
+
+def _object(store: Store, kind: str, name: str, sha256: str, **about: Any) -> Link:
+    """Return the link of an object, which is named by its hash."""
+
+    def read() -> str:
+        with store.objects.as_file(sha256):
+            return sha256
+
+    return _link(kind, name, sha256, read, **about)
 
 
 def _told(kind: str, name: str, detail: str = "", links: Sequence[Link] = ()) -> Link:
@@ -235,8 +222,7 @@ def _batch(
     if made is None:
         return _told("batch", batch, f"{about.rows} runs that wait to be decided", links)
     record = made.content
-    for name in ("decisions", "scores", "comparison"):
-        kind = "comparison" if name == "comparison" else "table"
+    for name, kind in (("decisions", "table"), ("scores", "table"), ("comparison", "comparison")):
         links.append(_object(store, kind, f"{batch} {name}", record.objects[name]))
     links += [_certificate(corpus, sha256) for sha256 in certificates]
     links += _audit(corpus, batch)
@@ -260,10 +246,8 @@ def _audit(corpus: Corpus, batch: str) -> list[Link]:
         return []
     links = [_told("seed", draw, f"{audit.record.seed}")]
     if audit.closing is not None:
-        sha256 = audit.closing.objects["closed"]
-        links.append(
-            _object(corpus.store, "closing", f"{draw} closed", sha256, detail=audit.promise)
-        )
+        sha256, name = audit.closing.objects["closed"], f"{draw} closed"
+        links.append(_object(corpus.store, "closing", name, sha256, detail=audit.promise))
     return [_told("audit", draw, audit.sentence(), links)]
 
 
@@ -288,24 +272,23 @@ def _issued(corpus: Corpus) -> dict[str, Certificate]:
 
 def _certificate(corpus: Corpus, sha256: str) -> Link:
     """Return a certificate: the object if it decided, else from its judge's documents."""
-    deployed = sha256 in _deployed(corpus)
+    deployed, item = sha256 in _deployed(corpus), None
     name = f"{sha256[:12]} ({'' if deployed else 'not '}deployed)"
+    link = Link("certificate", name, "holds", sha256)
     if deployed:
-        made = _object(corpus.store, "certificate", name, sha256)
-        if made.status != "holds":
-            return made
-        item = Certificate.from_json(corpus.store.objects.get(sha256))
-    elif (found := _issued(corpus).get(sha256)) is not None:
-        item = found
-    else:
-        detail = "it is nowhere in the data root any more."
-        return Link("certificate", name, "missing", sha256, detail)
+        link = _object(corpus.store, "certificate", name, sha256)
+        if link.status == "holds":
+            item = Certificate.from_json(corpus.store.objects.get(sha256))
+    elif (item := _issued(corpus).get(sha256)) is None:
+        return replace(link, status="missing", detail="it is nowhere in the data root any more.")
+    if item is None:
+        return link
     threshold = "none" if item.threshold is None else shortest(item.threshold)
     detail = (
         f"{item.side} at {item.alpha:g}, δ={item.delta:g}, threshold {threshold}, of "
         f"{item.provenance.get('judge', 'a score table')}"
     )
-    return Link("certificate", name, "holds", sha256, detail, tuple(_made_of(corpus.store, item)))
+    return replace(link, detail=detail, links=tuple(_made_of(corpus.store, item)))
 
 
 def _made_of(store: Store, certificate: Certificate) -> Iterator[Link]:
@@ -316,37 +299,29 @@ def _made_of(store: Store, certificate: Certificate) -> Iterator[Link]:
         detail = "the certificate was not issued by the platform, so it names no model."
         yield _told("scores", "a score table of its own", detail)
         return
-    corpus = Corpus(store, name)
-    deployments = [
-        item for item in read_deployments(corpus) if certificate.sha256 in item.certificates
-    ]
+    corpus, key = Corpus(store, name), own_key(name, judge_name)
+    made = [item for item in read_deployments(corpus) if certificate.sha256 in item.certificates]
     # what decided never changes, whatever was delivered or trained since
-    judge = JudgedCorpus(corpus, judge_name)
-    judge = deployments[-1].judge_on(corpus) if deployments else judge
-    number = int(hashes.get("recertification", 0))
-    if number:
+    judge = made[-1].judge_on(corpus) if made else JudgedCorpus(corpus, judge_name)
+    if number := int(hashes.get("recertification", 0)):
+        key = recertification_key(name, number, CERTIFICATES)
         yield _recertification(corpus, number, hashes)
-    detail = f"split={hashes.get('split', 'cal')} certified"
-    yield _object(
-        store, "scores", judge.key("scores.parquet"), hashes["scores_sha256"], detail=detail
-    )
+    detail, scores = f"split={hashes.get('split', 'cal')} certified", judge.key("scores.parquet")
+    yield _object(store, "scores", scores, hashes["scores_sha256"], detail=detail)
     yield model_link(judge, hashes["adapter_sha256"])
     yield _manifest(judge.corpus, hashes["manifest_sha256"])
     yield _trajectories(judge.corpus, hashes["trajectories_sha256"])
     if judge.is_trained:
-        read = judge.renderer.sha256
-        yield _computed("renderer", "what the judge reads", hashes["renderer_sha256"], lambda: read)
+        reads = "what the judge reads"
+        yield _link("renderer", reads, hashes["renderer_sha256"], lambda: judge.renderer.sha256)
     if pool := certificate.inputs.get("pool"):
-        key = (
-            recertification_key(name, number, CERTIFICATES) if number else own_key(name, judge_name)
-        )
         detail = f"{pool['rows']} runs, {pool['origin']}"
         stored = _stored(judge.store, key).get("pool")
         found = _hash(stored) if stored else ""
-        yield _computed("pool", key, hashes.get(PROVENANCE, ""), lambda: found, detail=detail)
+        yield _link("pool", key, hashes.get(PROVENANCE, ""), lambda: found, detail=detail)
     if registration := hashes.get("registration"):
         yield _object(store, "registration", "plan", registration)
-    for item in deployments:
+    for item in made:
         yield _told("deployment", f"number {item.number}", f"{item.judge}, {item.time}")
 
 
@@ -364,18 +339,16 @@ def model_link(judge: JudgedCorpus, sha256: str) -> Link:
         return judge.maker.fingerprint(judge, record)
 
     links = [*_trained_from(judge, record)]
-    return _computed("model", judge.key(), sha256, fingerprint, detail=detail, links=links)
+    return _link("model", judge.key(), sha256, fingerprint, detail=detail, links=links)
 
 
 def _trained_from(judge: JudgedCorpus, record: JudgeRecord) -> Iterator[Link]:
-    store, models = (
-        judge.store,
-        {name: model_link(judge.origin(name), adapter) for name, adapter in record.starts.items()},
-    )
+    store = judge.store
+    models = {name: model_link(judge.origin(name), sha) for name, sha in record.starts.items()}
     if harvest := record.detail("harvest"):
         start, gate = judge.origin(harvest["start"]), judge.key("harvest.json")
         links = [
-            _computed("gate", gate, harvest["gate_sha256"], lambda: _hash(_stored(store, gate))),
+            _link("gate", gate, harvest["gate_sha256"], lambda: _hash(_stored(store, gate))),
             _object(store, "scores", start.key("scores.parquet"), harvest["start_scores_sha256"]),
             models.pop(start.name),
         ]
@@ -389,16 +362,13 @@ def _trained_from(judge: JudgedCorpus, record: JudgeRecord) -> Iterator[Link]:
 def _manifest(corpus: Corpus, sha256: str) -> Link:
     """Return the split manifest of a corpus by the hash of its content."""
     key = corpus.key("splits/manifest.json")
-
-    def found() -> str:
-        return corpus.stored_manifest.sha256 if corpus.store.exists(key) else ""
-
-    return _computed("manifest", key, sha256, found)
+    stored = corpus.store.exists(key)
+    return _link("manifest", key, sha256, lambda: corpus.stored_manifest.sha256 if stored else "")
 
 
 def _trajectories(corpus: Corpus, sha256: str) -> Link:
     """Return the trajectories of a corpus with their import and source files."""
-    key = corpus.key("import.json")
+    key, stored = corpus.key("import.json"), corpus.key("trajectories.parquet")
     about = _stored(corpus.store, key)
     sources = [
         _source(corpus.config.paths, name, digest)
@@ -406,8 +376,7 @@ def _trajectories(corpus: Corpus, sha256: str) -> Link:
     ]
     detail = f"read as {about['format']}" if about else ""
     read = str(about.get("sha256", ""))
-    made = _computed("import", key, sha256, lambda: read, detail=detail, links=sources)
-    stored = corpus.key("trajectories.parquet")
+    made = _link("import", key, sha256, lambda: read, detail=detail, links=sources)
     return _object(corpus.store, "trajectories", stored, sha256, links=[made])
 
 
@@ -415,12 +384,10 @@ def _source(roots: Sequence[str], name: str, sha256: str) -> Link:
     """Return a source file in the folder it was read from: a missing one breaks nothing."""
     if ".." in Path(name).parts or Path(name).is_absolute():
         return Link("source", name, "differs", sha256, "the name leads out of its folder.")
-    for root in roots:
-        # the name begins with the last part of the path that was given, or with the last two
-        for parent in list(Path(root).parents)[:2]:
-            path = parent / name
-            if path.is_file():
-                return _computed("source", name, sha256, functools.partial(sha256_file, path))
+    # the name begins with the last part of the path that was given, or with the last two
+    parents = (parent for root in roots for parent in list(Path(root).parents)[:2])
+    if path := next((parent / name for parent in parents if (parent / name).is_file()), None):
+        return _link("source", name, sha256, lambda: sha256_file(path))
     where = "it is not where it was read" if roots else "its runs came with the package"
     detail = f"{where}; its hash {sha256[:12]} is on record."
     return Link("source", name, "missing", sha256, detail)
@@ -432,19 +399,11 @@ def _recertification(corpus: Corpus, number: int, hashes: Mapping[str, str]) -> 
     about = _stored(store, key)
     last, batches = int(about.get("labels", {}).get("sequence", 0)), about.get("batches", {})
     named = hashes.get("labels_sha256", "")
-    links = [
-        # later labels change nothing of what the certificate depends on
-        _computed(
-            "labels",
-            f"up to event {last}",
-            named,
-            lambda: named if store.holds(corpus.name, last, named) else "",
-        ),
-        *(
-            _object(store, "table", f"{name} decisions", sha256)
-            for name, sha256 in sorted(batches.items())
-        ),
-    ]
+    # later labels change nothing of what the certificate depends on
+    held = named if store.holds(corpus.name, last, named) else ""
+    links = [_link("labels", f"up to event {last}", named, lambda: held)]
+    for name, sha256 in sorted(batches.items()):
+        links.append(_object(store, "table", f"{name} decisions", sha256))
     rows = str(about.get("scores_sha256", ""))
     detail = f"recertification {number}: CAL and the audit sample of {len(batches)} batches"
     return _object(store, "audit_sample", key, rows, detail=detail, links=links)

@@ -14,15 +14,15 @@ from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.audit_sample import label_kinds, not_covered
-from certify_assets.operations.batch_audit import closings_sha256
-from certify_assets.operations.batch_record import (
+from certify_assets.operations.batches import (
     batch_names,
     changed_batches,
+    decided_version,
     is_decided,
     is_undone,
+    known_runs,
 )
-from certify_assets.operations.decision_tables import decisions_of
-from certify_assets.operations.delivery import known_runs
+from certify_assets.operations.decisions import decisions_of
 from certify_assets.operations.sampling import TaskDraw
 from certify_assets.storage.database import insert, number_column, tables, text_column
 from certify_assets.storage.moment import remembered
@@ -98,10 +98,11 @@ def monitored_rows(corpus: Corpus) -> pd.DataFrame:
     import pandas as pd
 
     # a step that reads the index notices decisions and closings of others by their events
-    closings_sha256(corpus)
+    decided_version(corpus)
     batches, store = set(batch_names(corpus)), corpus.store
     query = sa.select(monitored).where(monitored.c.corpus == corpus.name)
-    found = store.indexed(query.order_by(monitored.c.batch, monitored.c.place))
+    # pandas looks into what is no plain tuple
+    found = map(tuple, store.indexed(query.order_by(monitored.c.batch, monitored.c.place)))
     frame = pd.DataFrame(found, columns=monitored.columns.keys()).astype({"score": float})
     parts = [frame]
     # a task that one plan draws and another does not
@@ -119,11 +120,13 @@ def monitored_rows(corpus: Corpus) -> pd.DataFrame:
         parts.append(rows[["corpus", "batch", *_COLUMNS]])
     if others:
         frame = pd.concat(parts, ignore_index=True).sort_values("batch", kind="stable")
-    runs = sa.select(known_runs.c.run, known_runs.c.batch)
-    runs = runs.where(known_runs.c.corpus == corpus.name)
-    names = store.indexed(runs, known_runs.c.run, set(frame["trajectory_id"]))
+    here = known_runs.c.corpus == corpus.name
+    several = sa.select(known_runs.c.run).where(here).group_by(known_runs.c.run)
+    again = known_runs.c.run.in_(several.having(sa.func.count() > 1))
+    names = store.indexed(sa.select(known_runs.c.run, known_runs.c.batch).where(here, again))
     times = Counter(row.run for row in names if row.batch in batches)
-    return frame.assign(twice=[times[name] > 1 for name in frame["trajectory_id"]])
+    twice = [name for name, count in times.items() if count > 1]
+    return frame.assign(twice=frame["trajectory_id"].isin(twice))
 
 
 def narrow_batches(corpus: Corpus, certificate: Certificate) -> set[str]:

@@ -33,11 +33,12 @@ from certify_assets.operations.audit_sample import (
     serves,
     with_labels,
 )
-from certify_assets.operations.batch_record import REFUSALS, BatchRecord, Refusal, UndoneBatch
+from certify_assets.operations.batches import REFUSALS, BatchRecord, Refusal, UndoneBatch
 from certify_assets.operations.certifier import load_certificates
 from certify_assets.operations.deployment import (
     certificates_in_use,
     certified_judge,
+    deployment_of,
     labels_before,
     load_deployment,
     strictest_certificates,
@@ -79,8 +80,8 @@ _REWRITTEN = {
 }
 _BATCH_DRAWS = (
     "{} runs have labels of batch draws, which are left out: the certificates monitored here do "
-    "not "
-    "cover these runs; the certificates of their batches say how often they were decided wrongly."
+    "not cover these runs; the certificates of their batches say how often they were decided "
+    "wrongly."
 )
 _SEVERAL = {
     "code": "several_monitors",
@@ -92,17 +93,26 @@ _SEVERAL = {
 
 
 @dataclass(frozen=True, eq=False)
-class _LabelledRows:
+class LabelledRows:
+    """Rows that a monitor reads, in their order."""
+
     scores: NDArray[np.float64]
     outcomes: NDArray[np.int8]  # 0 for an attempt without a label, which no certificate decides
     tasks: NDArray[np.object_]
 
     def monitor(self, certificate: Certificate, source: str = "") -> MonitorEntry:
+        """Compare the rows with a certificate."""
         return monitor_entry(certificate, self.scores, self.outcomes, self.tasks, source=source)
+
+    def sha256(self, rows: int | None = None) -> str:
+        """Return the hash of all rows, or of the first ones."""
+        scores = [None if np.isnan(score) else float(score) for score in self.scores[:rows]]
+        tasks = [str(task) for task in self.tasks[:rows]]
+        return sha256_bytes(canonical_json([scores, self.outcomes[:rows].tolist(), tasks]))
 
 
 @dataclass(frozen=True, eq=False)
-class AuditSample(_LabelledRows):
+class AuditSample(LabelledRows):
     """Labelled rows of all files, in order."""
 
     files: tuple[SampleFile, ...]
@@ -110,32 +120,10 @@ class AuditSample(_LabelledRows):
 
 
 @dataclass(frozen=True, eq=False)
-class OperationStream(_LabelledRows):
+class OperationStream(LabelledRows):
     """Labelled tasks of operation for one certificate, in the order of their completion."""
 
-    audit_tasks: int
-    spot_tasks: int
-    left_out: Mapping[str, int]  # drawn tasks that are not in the stream, by reason
-    batch_draws: int  # labelled runs of batch draws, none of which is in the stream
-
-    @property
-    def figures(self) -> StreamFigures:
-        """The counts, and a hash of the rows in their order."""
-        rows = len(self.scores)
-        return StreamFigures(
-            rows,
-            self.audit_tasks,
-            self.spot_tasks,
-            dict(self.left_out),
-            self.sha256(rows),
-            self.batch_draws,
-        )
-
-    def sha256(self, rows: int) -> str:
-        """Return the hash of the first rows."""
-        scores = [None if np.isnan(score) else float(score) for score in self.scores[:rows]]
-        tasks = [str(task) for task in self.tasks[:rows]]
-        return sha256_bytes(canonical_json([scores, self.outcomes[:rows].tolist(), tasks]))
+    figures: StreamFigures
 
 
 def monitor_judge(judge: JudgedCorpus) -> MonitorRecord:
@@ -146,28 +134,23 @@ def monitor_judge(judge: JudgedCorpus) -> MonitorRecord:
 
 
 def _monitor(judge: JudgedCorpus) -> MonitorRecord:
-    fed = _is_deployed(judge)
-    certificates, sample = _monitored(judge), read_audit_sample(judge)
+    certificates, sample, deployed = (
+        _monitored(judge),
+        read_audit_sample(judge),
+        deployment_of(judge),
+    )
     # a stream of its own: files that come later would otherwise precede or divide its tasks
-    streams = {item.sha256: _stream(judge, item) for item in certificates} if fed else {}
-    entries = [] if sample is None else [sample.monitor(item, "files") for item in certificates]
-    entries += [
-        streams[item.sha256].monitor(item, "operation")
-        for item in certificates
-        if item.sha256 in streams and len(streams[item.sha256].tasks)
-    ]
-    files = () if sample is None else sample.files
-    findings = [_SEVERAL] if len(entries) > 1 else []
-    findings += [NOT_STATED] if sample is not None and not sample.stated else []
-    before = _stored(judge)
-    if before and _rewritten(before, [item.sha256 for item in certificates], files, streams):
-        findings.append(_REWRITTEN)
-    if drawn := max((stream.batch_draws for stream in streams.values()), default=0):
-        findings.append({"code": "batch_draws", "message": _BATCH_DRAWS.format(drawn)})
-    operation = None
-    if fed:
+    streams, operation = dict[str, OperationStream](), None
+    if deployed is not None:
+        after = labels_before(judge, deployed.certificates_key)
+        for item in certificates:
+            streams[item.sha256] = operation_stream(judge.corpus, item, after=after)
         figures = {name: stream.figures for name, stream in streams.items()}
         operation = MonitoredOperation(*_stream_source(judge.corpus), streams=figures)
+    entries = [] if sample is None else [sample.monitor(item, "files") for item in certificates]
+    for item in certificates:
+        if item.sha256 in streams and len(streams[item.sha256].tasks):
+            entries.append(streams[item.sha256].monitor(item, "operation"))
     status, reason = "nothing", "nothing is certified, so there is nothing to monitor."
     if entries:
         status, reason = describe_monitors(entries)
@@ -182,14 +165,38 @@ def _monitor(judge: JudgedCorpus) -> MonitorRecord:
         status=status,
         reason=reason,
         certificates=tuple(item.sha256 for item in certificates),
-        files=files,
+        files=() if sample is None else sample.files,
         monitors=tuple(entries),
-        findings=tuple(findings),
         operation=operation,
     )
+    findings = [_SEVERAL] if len(entries) > 1 else []
+    findings += [NOT_STATED] if sample is not None and not sample.stated else []
+    before = _stored(judge)
+    if before is not None and _rewritten(before, record, streams):
+        findings.append(_REWRITTEN)
+    if drawn := max((stream.figures.batch_draws for stream in streams.values()), default=0):
+        findings.append({"code": "batch_draws", "message": _BATCH_DRAWS.format(drawn)})
+    record = record.replace(findings=tuple(findings))
     judge.store.write_json(judge.key("monitor.json"), record.to_dict())
     record_alarms(judge.corpus, record)
     return record
+
+
+def _rewritten(
+    before: MonitorRecord, now: MonitorRecord, streams: Mapping[str, OperationStream]
+) -> bool:
+    """Whether labels that a certificate's monitor has read were ever changed since."""
+    same = before.certificates == now.certificates
+    read = {} if before.operation is None else before.operation.streams
+    both = read.keys() & {*now.certificates}
+    if _REWRITTEN in before.findings and (same or both):
+        return True
+    if same and before.files != now.files[: len(before.files)]:
+        return True
+    return any(
+        name not in streams or streams[name].sha256(read[name].rows) != read[name].sha256
+        for name in both
+    )
 
 
 def _stored(judge: JudgedCorpus) -> MonitorRecord | None:
@@ -204,7 +211,7 @@ def load_monitor(judge: JudgedCorpus) -> MonitorRecord:
     judge = certified_judge(judge)
     record = MonitorRecord.from_dict(judge.store.read_json(judge.key("monitor.json")))
     then = record.operation
-    now = _stream_source(judge.corpus) if _is_deployed(judge) else None
+    now = None if deployment_of(judge) is None else _stream_source(judge.corpus)
     if (then and (then.labels, then.decisions)) != now or not _is_of_now(record, judge):
         raise StaleCertificateError(
             f"the monitor of {judge} on {judge.corpus} is of other certificates or labels than "
@@ -246,7 +253,7 @@ def label_alarm(
         return None
     after = labels_before(judge, key)
     for item in certificates:
-        rows: list[_LabelledRows] = [] if sample is None else [sample]
+        rows: list[LabelledRows] = [] if sample is None else [sample]
         stream = operation_stream(judge.corpus, item, after=after)
         rows += [stream] if len(stream.tasks) else []
         results = (part.monitor(item).result for part in rows)
@@ -271,11 +278,6 @@ def _monitored(judge: JudgedCorpus) -> list[Certificate]:
     if deployed is not None:
         return [item for item in deployed if item.certified]
     return strictest_certificates(load_certificates(judge))
-
-
-def _is_deployed(judge: JudgedCorpus) -> bool:
-    record = load_deployment(judge.corpus)
-    return record is not None and record.judge == judge.name
 
 
 def _folder(judge: JudgedCorpus) -> str:
@@ -342,40 +344,11 @@ def _refuse_seen(
         )
 
 
-def _rewritten(
-    before: MonitorRecord,
-    certificates: Sequence[str],
-    files: Sequence[SampleFile],
-    streams: Mapping[str, OperationStream],
-) -> bool:
-    """Whether labels that a certificate's monitor has read were ever changed since."""
-    told = _REWRITTEN in before.findings
-    same = before.certificates == tuple(certificates)
-    if same and (told or before.files != files[: len(before.files)]):
-        return True
-    read = {} if before.operation is None else before.operation.streams
-    both = read.keys() & {*certificates}
-    return bool(both) and (
-        told
-        or any(
-            name not in streams or streams[name].sha256(read[name].rows) != read[name].sha256
-            for name in both
-        )
-    )
-
-
 def _stream_source(corpus: Corpus) -> tuple[LabelPrefix, str]:
     """Return what the stream depends on: the last label that it knows, version of the decisions."""
     last = (corpus.store.last(corpus.name, kind) for kind in (BatchRecord, UndoneBatch))
     version = sha256_bytes(canonical_json([item and item.sha256 for item in last]))
     return LabelPrefix(*labels_head(corpus)), version
-
-
-def _stream(judge: JudgedCorpus, certificate: Certificate) -> OperationStream:
-    record = load_deployment(judge.corpus)
-    assert record is not None
-    after = labels_before(judge, record.certificates_key)
-    return operation_stream(judge.corpus, certificate, after=after)
 
 
 def operation_stream(
@@ -398,15 +371,20 @@ def operation_stream(
     if len(order) < len(needed):
         left_out["before_certificate"] = len(needed) - len(order)
     spots = rows.loc[rows["drawn"] == "spot", "task_id"].nunique()
-    return OperationStream(
-        scores=rows["score"].to_numpy(np.float64),
-        outcomes=rows["outcome"].fillna(0).to_numpy(np.int8),
-        tasks=rows["task_id"].to_numpy(object),
+    stream = LabelledRows(
+        rows["score"].to_numpy(np.float64),
+        rows["outcome"].fillna(0).to_numpy(np.int8),
+        rows["task_id"].to_numpy(object),
+    )
+    figures = StreamFigures(
+        rows=len(rows),
         audit_tasks=len(order) - spots,
         spot_tasks=spots,
         left_out=left_out,
+        sha256=stream.sha256(),
         batch_draws=int(by_batch["outcome"].notna().sum()),
     )
+    return OperationStream(stream.scores, stream.outcomes, stream.tasks, figures)
 
 
 def _covered_rows(every: pd.DataFrame, known: set[str]) -> tuple[pd.DataFrame, int]:

@@ -36,9 +36,9 @@ from certify_assets.operations.audit_sample import (
     CountedTasks,
     count_audit_tasks,
 )
-from certify_assets.operations.batch_record import batch_names, decisions_sha256
+from certify_assets.operations.batches import batch_names, batch_runs, decisions_sha256
 from certify_assets.operations.certifier import issue_all, own_key, paid_candidates
-from certify_assets.operations.decision_tables import batch_runs, load_decisions
+from certify_assets.operations.decisions import load_decisions
 from certify_assets.operations.deployment import corrected_labels, load_deployment
 from certify_assets.operations.labels import labels_head, overruled, read_labels
 from certify_assets.operations.ledger import record_pool

@@ -12,8 +12,8 @@ from certify_assets.documents import Document
 from certify_assets.errors import ForgedCertificateError, IntegrityError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.pool import pool_in, rows_of
+from certify_assets.operations.batches import operation_key
 from certify_assets.operations.certifier import require_current, require_recomputed
-from certify_assets.operations.decision_tables import operation_key
 from certify_assets.operations.monitor_record import LabelPrefix
 from certify_assets.operations.spending import read_spending
 from certify_assets.storage.moment import remembered

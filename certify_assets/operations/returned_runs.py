@@ -17,8 +17,8 @@ from certify_assets.corpora import CERTIFYING
 from certify_assets.corpora.corpus import Corpus, DeliveryCheck
 from certify_assets.errors import InputError
 from certify_assets.operations.audit_sample import OPEN_SHARE
-from certify_assets.operations.batch_record import batch_names, identities_of
-from certify_assets.operations.decision_tables import decisions_of
+from certify_assets.operations.batches import batch_names, identities_of
+from certify_assets.operations.decisions import decisions_of
 from certify_assets.operations.labels import read_labels, resolve_labels
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from certify_assets.corpora.schema import Trajectory
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json
 from certify_assets.operations.agreement import Said, valid_labels
-from certify_assets.operations.batch_record import batch_names
-from certify_assets.operations.decision_tables import runs_file, stored_runs
+from certify_assets.operations.batches import batch_names, runs_file, stored_runs
 from certify_assets.operations.labels import Label
 from certify_assets.tables.score_table import read_labels
 

@@ -23,15 +23,16 @@ from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import parse_json
 from certify_assets.operations.audit_sample import not_covered
 from certify_assets.operations.batch_audit import opened_draw
-from certify_assets.operations.batch_record import (
+from certify_assets.operations.batches import (
+    batch_run,
     changed_batches,
     closing_of,
     draw_of,
     is_decided,
     is_undone,
+    known_runs,
 )
-from certify_assets.operations.decision_tables import ASKED, batch_run, decisions_of, drawn_runs
-from certify_assets.operations.delivery import known_runs
+from certify_assets.operations.decisions import ASKED, decisions_of, drawn_runs
 from certify_assets.operations.labels import GoldLabelled, Label, Labelled
 from certify_assets.storage.database import insert, number_column, parts, tables, text_column
 from certify_assets.storage.events import Event, Payload

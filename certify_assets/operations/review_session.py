@@ -17,9 +17,9 @@ from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.judges.base import Reason
 from certify_assets.operations.agreement import Agreement
 from certify_assets.operations.batch_audit import BatchAudit
-from certify_assets.operations.batch_record import ClosedBatch
-from certify_assets.operations.batches import close_batches
-from certify_assets.operations.decision_tables import batch_run, decision_of
+from certify_assets.operations.batch_drawing import close_batches
+from certify_assets.operations.batches import ClosedBatch, batch_run
+from certify_assets.operations.decisions import decision_of
 from certify_assets.operations.deployment import load_deployment
 from certify_assets.operations.labels import Label, append_label, comment_text, reviewer_name
 from certify_assets.operations.review_criteria import ReviewCriteria

@@ -19,6 +19,7 @@ from certify_assets.operations.deployment import (
     TrackedDeployment,
     certificates_of,
     deployment_fault,
+    deployment_of,
     judge_fingerprint,
     kept_certificates,
     load_deployment,
@@ -172,12 +173,12 @@ def promote(
     corpus: Corpus, document: RecertificationRecord, *, accepted: Collection[str] = ()
 ) -> DeploymentRecord:
     """Deploy a recertification at the current budgets; return the deployment if it is in use."""
-    now = load_deployment(corpus)
-    same_judge = now is not None and now.judge == document.judge
-    if now is not None and same_judge and now.certificates_key == document.certificates_key:
+    judge = JudgedCorpus(corpus, document.judge)
+    now = deployment_of(judge)
+    if now is not None and now.certificates_key == document.certificates_key:
         register(corpus, now.number)
         return now
-    budgets = dict(now.alpha) if now is not None and same_judge and not now.batch_only else None
+    budgets = None if now is None or now.batch_only else dict(now.alpha)
     sides = [
         side
         for side in document.sides
@@ -190,11 +191,10 @@ def promote(
             "stays as it is."
         )
     require_sound(document, sides)
-    judge = JudgedCorpus(corpus, document.judge)
-    adapter = "" if now is None or not same_judge else now.fingerprint["adapter_sha256"]
-    if now is not None and adapter == document.adapter_sha256:
+    if now is not None and now.fingerprint["adapter_sha256"] == document.adapter_sha256:
         judge = now.judge_on(corpus)
-    before = set() if now is None else accepted_before(now, judge, document.certificates_key)
+    last = load_deployment(corpus)
+    before = set() if last is None else accepted_before(last, judge, document.certificates_key)
     return deploy(
         judge,
         alpha=None if budgets is None else {side.side: side.alpha for side in sides},
@@ -292,52 +292,47 @@ def _findings(
     judge: JudgedCorpus, key: str, chosen: Sequence[Certificate], accepted: Collection[str]
 ) -> list[dict[str, str]]:
     """Return what a user should know of a deployment; refuse what nobody accepted."""
-    corpus, found = judge.corpus, list[dict[str, str]]()
-    splits, refused = certified_splits(corpus), f"{judge} is not deployed on {corpus}"
-    if not splits.current_first and RESPLIT_ACCEPTED not in accepted:
-        raise GateClosedError(
-            f"{refused}: its runs were certified under {splits.number} splits, first as "
-            f"{splits.first}, and the best of several splits has less confidence than its "
-            "certificate states; deploy the first, take new tasks, or accept this with "
-            "--accept-resplit."
-        )
-    if choice := _unpaid_choice(judge):
-        found.append({"code": CHOSEN, "message": choice})
-        if CHOSEN not in accepted:
-            raise GateClosedError(
-                f"{refused}. {choice} Deploy the named one, or accept this with --accept-choice. "
-                "For later corpora name the judge (--judge) or say how many are compared (--set "
-                "judges_compared=N) when they are imported."
-            )
-    changed = _changed_labels(judge, key)
-    if changed and RELABELLING_ACCEPTED not in accepted:
-        messages = " ".join(item["message"] for item in changed)
-        raise GateClosedError(
-            f"{refused}: {messages} If the change was made without a look at the judge's "
-            "decisions, accept it with --accept-relabelled; else restore the earlier runs and "
-            "labels."
-        )
+    corpus, found = judge.corpus, dict[str, str]()
+    splits, changed = certified_splits(corpus), _changed_labels(judge, key)
+    resplit = (
+        f"The runs of {corpus} were certified under {splits.number} splits, first as "
+        f"{splits.first}, and the best of several splits has less confidence than its certificate "
+        "states. TEST may have shown tasks that calibrate it."
+    )
+    choice = _unpaid_choice(judge)
+    objections = (
+        (
+            RESPLIT_ACCEPTED,
+            "" if splits.current_first else resplit,
+            "Deploy the first, take new tasks, or accept this with --accept-resplit.",
+        ),
+        (
+            CHOSEN,
+            choice,
+            "Deploy the named one, or accept this with --accept-choice. For later corpora name the "
+            "judge (--judge) or say how many are compared (--set judges_compared=N) when they are "
+            "imported.",
+        ),
+        (
+            RELABELLING_ACCEPTED,
+            " ".join(item["message"] for item in changed),
+            "If the change was made without a look at the judge's decisions, accept it with "
+            "--accept-relabelled; else restore the earlier runs and labels.",
+        ),
+    )
+    for code, said, remedy in objections:
+        if said and code not in accepted:
+            raise GateClosedError(f"{judge} is not deployed on {corpus}. {said} {remedy}")
+        if said:
+            found[code] = said if code == CHOSEN else "Accepted when it was deployed."
     if splits.number > 1:
-        names = f" (also as {', '.join(splits.others)})" if splits.others else ""
-        text = (
-            f"The runs of {corpus} were certified under {splits.number} splits{names}. If this one "
-            "was taken because its certificate is the best, its confidence is lower than stated, "
-            "and TEST may have shown tasks that calibrate it. Keep the first, or take new tasks."
-        )
-        found.append({"code": "resplit", "message": text})
-    if not splits.current_first:
-        text = (
-            f"Accepted when it was deployed: the first certified split is that of {splits.first}."
-        )
-        found.append({"code": RESPLIT_ACCEPTED, "message": text})
+        found["resplit"] = resplit
     if len(chosen) > 1:
         total = sum(item.delta for item in chosen)
-        text = f"Each side holds with its own δ; both together hold with confidence 1−{total:g}."
-        found.append({"code": "two_sides", "message": text})
-    if changed:
-        text = "Accepted when it was deployed: labels or runs were changed after a certificate."
-        found += [*changed, {"code": RELABELLING_ACCEPTED, "message": text}]
-    return found
+        found["two_sides"] = (
+            f"Each side holds with its own δ; both together hold with confidence 1−{total:g}."
+        )
+    return [*changed, *({"code": code, "message": said} for code, said in found.items())]
 
 
 def model_name(corpus: str) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.documents import Document
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.operations.batch_record import received
+from certify_assets.operations.batches import received
 
 
 @dataclass(frozen=True)

@@ -107,8 +107,7 @@ class Claim:
     def of(cls, corpus: str, entry: TypedEvent[Claimed]) -> Claim:
         """Return the claim that an event makes."""
         about = entry.content.model_dump(exclude={"objects"})
-        ledger: Head = {"corpus": corpus, "sequence": entry.sequence, "sha256": entry.sha256}
-        return cls(**about, time=entry.time, ledger=ledger)
+        return cls(**about, time=entry.time, ledger=entry.head(corpus))
 
     @property
     def first(self) -> bool:

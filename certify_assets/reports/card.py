@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from certify_assets.reports.wording import (
-    DASH,
-    compact,
-    counted,
-    done,
-    in_order,
-    percent,
-    rate,
-    small,
-)
+from certify_assets.reports.page import in_order
+from certify_assets.reports.wording import compact, counted, done, percent, rate, small
 from certify_assets.words import WORDS
 
 if TYPE_CHECKING:
@@ -44,59 +36,41 @@ class Explained:
 def card(sides: Sides, read_as: Sequence[str] = ()) -> str:
     """Draw certificates of one table as HTML that a notebook shows, in light and in dark."""
     first = sides.certificates[0]
-    facts = ", ".join(
-        [
-            counted(first.trajectories, "run"),
-            counted(first.tasks, "task"),
-            f"{percent(first.success_rate)} successful",
-            f"budget {percent(first.alpha)}",
-        ]
+    of = "of the labelled runs " if first.partly_labelled else ""
+    facts = (
+        f"{counted(first.trajectories, 'run')}, {counted(first.tasks, 'task')}, "
+        f"{percent(first.success_rate)} {of}successful, budget {percent(first.alpha)}"
     )
-    said = f"<p>Table read as: {escape('; '.join(read_as))}.</p>" if read_as else ""
+    said = []
+    for item in sides.certificates:
+        said += [item.statement, *(f"{one['code']}: {one['message']}" for one in item.findings)]
+    if read_as:
+        said.append(f"Table read as: {'; '.join(read_as)}.")
+    listed = "".join(f"<li>{escape(sentence)}</li>" for sentence in said)
     return in_order(
         '<div class="certify-card" style="max-width:560px;line-height:1.45;color:inherit">'
-        f"<p><strong>{escape(sides.sentence)}</strong><br>{escape(facts)}</p>"
-        f"{_bar(sides)}"
-        f"<details><summary>The promise and its findings</summary>{_promises(sides)}{said}"
-        "</details></div>"
+        f"<p><strong>{escape(sides.sentence)}</strong><br>{escape(facts)}</p>{_bar(sides)}"
+        f"<details><summary>The promise and its findings</summary><ul>{listed}</ul></details></div>"
     )
-
-
-def _promises(sides: Sides) -> str:
-    parts = []
-    for certificate in sides.certificates:
-        findings = "".join(
-            f"<li>{escape(finding['code'])}: {escape(finding['message'])}</li>"
-            for finding in certificate.findings
-        )
-        listed = f"<ul>{findings}</ul>" if findings else ""
-        parts.append(f"<p>{escape(certificate.statement)}</p>{listed}")
-    return "".join(parts)
 
 
 def _bar(sides: Sides) -> str:
     """Draw what becomes of runs: failed by the judge, reviewed, passed by the judge."""
     x, parts = 0.0, []
-    shares = {name: sides.shares[name] for name in COLOURS}
-    for name, share in shares.items():
-        parts.append(
-            f'<rect x="{x:.1f}" y="0" width="{_WIDTH * share:.1f}" height="22" '
-            f'fill="{COLOURS[name]}"/>'
-        )
-        x += _WIDTH * share
-    for place, (name, share) in enumerate(shares.items()):
-        at = place * _WIDTH / 3
-        parts.append(
-            f'<rect x="{at:.1f}" y="31" width="10" height="10" fill="{COLOURS[name]}"/>'
-            f'<text x="{at + 15:.1f}" y="40" font-size="11" fill="currentColor">'
-            f"{escape(WORDS[name])} {percent(share)}</text>"
-        )
-    label = ", ".join(f"{WORDS[name]} {percent(share)}" for name, share in shares.items())
+    for place, (name, colour) in enumerate(COLOURS.items()):
+        width, at = _WIDTH * sides.shares[name], place * _WIDTH / 3
+        words = f"{WORDS[name]} {percent(sides.shares[name])}"
+        parts += [
+            f'<rect x="{x:.1f}" y="0" width="{width:.1f}" height="22" fill="{colour}"/>',
+            f'<circle cx="{at + 5:.1f}" cy="36" r="5" fill="{colour}"/>',
+            f'<text x="{at + 15:.1f}" y="40" font-size="11" fill="currentColor">{words}</text>',
+        ]
+        x += width
     # complete in itself: a notebook has none of the pages' styles
     return (
         '<div style="max-width:100%;overflow-x:auto">'
         f'<svg viewBox="0 0 {_WIDTH:g} 48" width="{_WIDTH:g}" height="48" role="img" '
-        f'aria-label="{escape(f"Of all runs: {label}.")}">{"".join(parts)}</svg></div>'
+        f'aria-label="What becomes of runs">{"".join(parts)}</svg></div>'
     )
 
 
@@ -129,16 +103,14 @@ def account(sides: Sides, explained: Sequence[Explained], read_as: Sequence[str]
     """Say in plain words what is promised, why by these thresholds, and what would widen them."""
     parts = [sides.sentence]
     for item in explained:
-        certificate = item.certificate
-        name = WORDS[certificate.side].capitalize()
-        found = "".join(
-            f"\n    - {finding['code']}: {finding['message']}" for finding in certificate.findings
-        )
+        certificate, area = item.certificate, rate(item.diagnosis.auroc, 2)
+        wider = f"more tasks, a judge that ranks better (its AUROC is {area}), or a larger budget"
+        found = "".join(f"\n    - {one['code']}: {one['message']}" for one in certificate.findings)
         parts += [
-            f"{name} (side {certificate.side})",
+            f"{WORDS[certificate.side].capitalize()} (side {certificate.side})",
             f"  Promise: {certificate.statement}",
             f"  Threshold: {_why(item)}",
-            f"  What would widen it: {_wider(item)}",
+            f"  What would widen it: {item.diagnosis.lift or wider}.",
             f"  Findings:{found or ' none'}",
         ]
     if read_as:
@@ -147,52 +119,15 @@ def account(sides: Sides, explained: Sequence[Explained], read_as: Sequence[str]
 
 
 def _why(item: Explained) -> str:
-    certificate, curve = item.certificate, item.curve
-    tried = f"{counted(curve.thresholds.size, 'threshold')} tried"
+    certificate = item.certificate
+    tried = f"{counted(item.curve.thresholds.size, 'threshold')} tried"
     if not certificate.certified:
         return f"none of the {tried} passes. {item.diagnosis.sentence}"
-    said = (
-        f"{compact(certificate.threshold)} is the widest of the {tried} that passes: "
+    return (
+        f"{compact(certificate.threshold)} is the widest of the {tried} that passes. "
         f"{certificate.errors} of the {counted(certificate.covered_trajectories, 'run')} of "
         f"{counted(certificate.covered_tasks, 'task')} that it has {done(certificate.side)} are "
-        f"wrong ({percent(certificate.selective_error)}), and its tail, how likely so few errors "
-        f"are where the error is above the budget, is {small(certificate.tail)} of at most "
+        f"wrong ({percent(certificate.selective_error)}). Where the error is above the budget, so "
+        f"few errors have a probability of {small(certificate.tail)}, at most "
         f"{small(certificate.level)}."
-    )
-    wider = _next(item)
-    if wider is None:
-        return f"{said} There is no wider one."
-    return (
-        f"{said} The next wider one decides {percent(float(curve.coverage[wider]))} of runs with "
-        f"an error of {percent(float(curve.selective_error[wider]))} and a tail of "
-        f"{small(float(curve.tail[wider]))}."
-    )
-
-
-def _next(item: Explained) -> int | None:
-    """Return the place of the narrowest threshold that is wider than the certified one."""
-    covered = item.curve.coverage
-    wider = np.flatnonzero(covered > item.certificate.coverage + 1e-9)
-    return int(wider[np.argmin(covered[wider])]) if wider.size else None
-
-
-def _wider(item: Explained) -> str:
-    certificate, curve = item.certificate, item.curve
-    area = rate(item.diagnosis.auroc, 2)
-    if not certificate.certified:
-        if item.diagnosis.lift:
-            return f"{item.diagnosis.lift}, for {certificate.tasks} now."
-        return f"a judge that ranks better (its AUROC is {area}), or a larger budget."
-    within = curve.selective_error <= certificate.alpha
-    reach = float(np.max(curve.coverage[within], initial=certificate.coverage))
-    if reach > certificate.coverage + 1e-9:
-        return (
-            f"more tasks like these: the observed error stays within {percent(certificate.alpha)} "
-            f"up to {percent(reach)} of runs. Beyond that only a judge that ranks better (its "
-            f"AUROC is {area}) or a larger budget."
-        )
-    return (
-        f"a judge that ranks better (its AUROC is {area if area != DASH else 'not known'}) or a "
-        "larger budget; more tasks would not, since beyond this share the observed error itself "
-        "is above it."
     )

@@ -1,43 +1,130 @@
-"""The certificate page with its figures: one HTML file, no script."""
+"""The certificate page: one HTML file, no script."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from markupsafe import Markup
+
+from certify_assets.certificates.findings import RELABELLED
 from certify_assets.certificates.gates import sample_gate
-from certify_assets.certificates.settings import CALIBRATED, PATH
-from certify_assets.reports.certificate_source import PageScores, PageSource
-from certify_assets.reports.certificate_text import (
+from certify_assets.reports.certificate_figures import build_panels
+from certify_assets.reports.certificate_source import PageSource, deployed
+from certify_assets.reports.page import Banner, Cell, Finding, Section, Table, render
+from certify_assets.reports.wording import (
     AUDIT_WORDS,
-    audited,
-    banner,
-    control_bars,
-    corpus_facts,
-    explain,
-    finding_rows,
-    lineage_rows,
-    procedure_words,
-    promise_notes,
-    promises,
-    threshold_words,
+    compact,
+    count,
+    counted,
+    done,
+    log_odds,
+    percent,
+    rate,
 )
-from certify_assets.reports.charts import task_heatmap
-from certify_assets.reports.figures import Panel, risk_coverage, score_distribution
-from certify_assets.reports.wording import count, counted, done, log_odds, percent, rate, render
+from certify_assets.words import WORDS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.certificates import Audit, Certificate, ThresholdCurve
-    from certify_assets.certificates.pool import GivenPool
-    from certify_assets.corpora.profile import CorpusProfile
-    from certify_assets.judges.pool import StoredPool
-    from certify_assets.judges.record import CandidateScore
-    from certify_assets.operations.left_out_agents import LeftOutAgents
+    from certify_assets.certificates import Certificate, Diagnosis
 
-#: what resampling by the pseudo-task adds
-_WORST = ", together with one more task that is wrong in every run"
+_PROCEDURES: dict[str, str] = {
+    "guarded_taskboot": "Guarded TaskBoot",
+    "taskboot": "TaskBoot",
+    "naive": "Naive Clopper–Pearson",
+    "deff": "Design-effect Clopper–Pearson",
+    "one_per_task": "One run per task",
+    "task_hoeffding": "Task-level Hoeffding",
+    "pseudo_task": "Pseudo-task",
+}
+_HOLDS = {
+    "asymptotic": (
+        "The confidence is approximate: it holds as the number of tasks grows. With few tasks it "
+        "fails in some designs, which the documentation names."
+    ),
+    "finite-sample": "The confidence holds at any number of tasks.",
+    "finite-sample, proved": "The confidence is proved under the six assumptions below.",
+    "finite-sample, proved, on average": (
+        "The promise is one on average over certificates. It is proved under the six assumptions "
+        "below, and the confidence is that of twice the budget."
+    ),
+    "calibrated by simulation": (
+        "The confidence is calibrated by simulation, not proved. The documentation says in which "
+        "designs it holds and where it fails."
+    ),
+    "none under clustering": (
+        "The confidence would need independent runs, and runs of one task are not: do not rely on "
+        "it."
+    ),
+}
+_LINEAGE: dict[str, str] = {
+    "corpus": "corpus",
+    "corpus_sha256": "corpus table",
+    "manifest_sha256": "split manifest",
+    "judge": "judge",
+    "adapter_sha256": "judge artifact",
+    "renderer_sha256": "renderer",
+    "prompt_sha256": "prompt",
+    "scores_sha256": "score table",
+}
+#: findings that the provenance of a certificate holds
+_PROVENANCE: dict[str, str] = {
+    "accepted_structural_leak": "The outcome can be predicted without reading the run: {}",
+    "training_limits": "{}.",
+    "pseudo_labels": "It is certified on half B of CAL alone, and not all of its training is "
+    "labelled by reviewers: {}.",
+}
+_CONTROLS: dict[str, str] = {
+    "length_auroc": "text length alone",
+    "agent_auroc": "the agent's average alone",
+    "step_auroc": "number of steps alone",
+}
+#: findings under which the figures may not be what they seem, as the verdict says them
+_DOUBTS = {
+    RELABELLED: "after labels or runs were changed",
+    "one_run_a_task": "but attempts may count as tasks",
+    "copies_across_tasks": "but tasks may be copies of others",
+    "scores_are_outcomes": "but the scores may be the outcomes",
+}
+_HEADINGS = {
+    "certified": "Certified",
+    "warn": "Certified, but the audit on held-out tasks is inconclusive",
+    "failed": "Do not deploy: the audit contradicts the certificate",
+    "nothing": "Nothing certified",
+}
+_SCALES = {
+    "log-odds": "log-odds of success, P its probability",
+    "probability": "probability of success",
+}
+_LIMITS = (
+    "The budget is for decided runs as a whole. On a single task the judge can be wrong more "
+    "often, even always.",
+    "New kinds of tasks, other agents, another prompt or judge end the promise until new labelled "
+    "tasks confirm it.",
+    "More attempts at the same tasks add little evidence. More tasks do.",
+    "Choosing the best of several certificates afterwards is one more choice that the confidence "
+    "does not pay for.",
+    "A wrong label counts as an error of the judge, or hides one.",
+)
+_HASH = re.compile(r"[0-9a-f]{40,64}")
+_Reasons = Sequence[tuple["Certificate", "Diagnosis"]]
+
+
+def page_title(name: str, certificates: Sequence[Certificate]) -> str:
+    """Return the title of a page that was given none: the table, and what is certified."""
+    budgets: dict[str, list[str]] = {}
+    for item in deployed(certificates):
+        if item.certified:
+            budgets.setdefault(WORDS[item.side], []).append(
+                f"{percent(item.alpha)}{_average(item)}"
+            )
+    limits = [f"{side} ≤ {' and '.join(found)}" for side, found in budgets.items()]
+    return f"{name}, {', '.join(limits) or 'nothing certified'}"
 
 
 def render_page(
@@ -45,273 +132,497 @@ def render_page(
     scores_frame: pd.DataFrame,
     *,
     title: str,
-    audits: Sequence[Audit] = (),
-    lineage: Mapping[str, str] | None = None,
-    profile: CorpusProfile | None = None,
-    controls: Mapping[str, float | None] | None = None,
-    canaries: str = "",
-    score_scale: str = "log-odds",
-    certificate_file: str = "CERTIFICATE.json",
-    scores_file: str = "SCORES",
-    labels_file: str = "",
-    arms: Sequence[CandidateScore] = (),
-    chosen_arm: str = "",
-    left_out: LeftOutAgents | None = None,
-    delta_spent: str = "",
-    joint_delta: float | None = None,
-    pool: StoredPool | None = None,
-    given_pool: GivenPool | None = None,
-    date: str = "",
     home: str = "",
+    **about: Any,
 ) -> str:
-    """Render the page on which a release is decided: any certificates of one score table."""
-    # the default procedure leads where it is present; the file names are those of the command that
-    # verifies the page
-    source = PageSource(
-        certificates=list(certificates),
-        issued_on=PageScores.from_frame(scores_frame),
-        audits=audits,
-        lineage=lineage or {},
-        profile=profile,
-        controls=controls or {},
-        score_scale=score_scale,
-        left_out=left_out,
-        delta_spent=delta_spent,
-        joint_delta=joint_delta,
-        pool=pool,
-        given_pool=given_pool,
-        date=date,
+    """Render the page on which a release is decided: any certificates of one score table.
+
+    The default procedure leads where it is present. `about` are further fields of `PageSource`.
+    """
+    source = PageSource(certificates=list(certificates), scores=scores_frame, **about)
+    main, reasons = source.headline, _reasons(source)
+    where = "" if source.evidence == "CAL" else f" in {source.evidence}"
+    known = len(source.cal)
+    of = f"of the {counted(known, 'labelled run')} " if known < len(source.issued_on) else ""
+    facts = (
+        f"{counted(main.trajectories, 'run')} of {counted(main.tasks, 'task')}{where}, "
+        f"{percent(main.success_rate)} {of}successful, task ICC {rate(main.icc, 2)}"
     )
-    main, reasons = source.headline, explain(source)
-    shares = main.delta / main.level
-    enough = sample_gate(main.n_eff, alpha=main.alpha, delta=main.delta, grid=shares)
     return render(
         "certificate.html",
+        kind="Certificate of selective automation",
         hashed=f"certificate {main.sha256}",
-        date=date,
+        sources=f"certificate {main.sha256}",
+        date=source.date,
         home=home,
-        certificate_file=certificate_file,
-        scores_file=scores_file,
-        labels_file=labels_file,
-        source=source,
-        main=main,
-        evidence=source.evidence,
-        agents=source.agents,
         title=title,
-        about=(
-            f"{_rows(source)}, {percent(main.success_rate)} {_of(source)}successful, task ICC "
-            f"{rate(main.icc, 2)}"
-            if main.trajectories
-            else "No run has a score."
-        ),
-        banner=banner(source, reasons),
-        procedure_words=procedure_words,
-        threshold_words=threshold_words,
-        audit_words=AUDIT_WORDS,
-        audits=audited(source),
-        promises=promises(source),
-        promise_notes=promise_notes(source),
-        reasons=reasons,
-        facts=corpus_facts(source),
-        gate=enough.reason,
-        controls=control_bars(source),
-        canaries=canaries,
-        panels=build_panels(source),
-        findings=finding_rows(source),
-        lineage=lineage_rows(source),
-        arms=arms,
-        chosen_arm=chosen_arm,
-        largest_error=largest_error(source),
-        agent_note=agent_note(source),
+        about=facts if main.trajectories else "No run has a score.",
+        banner=_banner(source, reasons),
+        sections=list(_sections(source, reasons)),
+        unfolded=False,
+        promises=[item.statement for item in source.sides if item.certified],
+        controls=_controls(source),
+        canaries=source.canaries,
     )
 
 
-def _rows(source: PageSource) -> str:
+def _average(item: Certificate) -> str:
+    return " on average" if item.promise == "average" else ""
+
+
+def _claim(item: Certificate) -> str:
+    return f"{item.side} ≤ {percent(item.alpha)}{_average(item)}"
+
+
+def _reasons(source: PageSource) -> list[tuple[Certificate, Diagnosis]]:
+    """Return a reason for every budget and side that certifies nothing."""
+    from certify_assets.certificates import diagnose
+
+    tasks = None if source.profile is None else source.profile.tasks
+    found = []
+    for certificate in source.deployed:
+        if not certificate.certified:
+            columns, settings = source.recomputing(certificate)
+            found.append((certificate, replace(diagnose(*columns, **settings), corpus_tasks=tasks)))
+    return found
+
+
+def _banner(source: PageSource, reasons: _Reasons) -> Banner:
+    """Say what a reader needs who decides whether to deploy."""
     main = source.headline
-    where = "" if source.evidence == "CAL" else f" in {source.evidence}"
-    return f"{counted(main.trajectories, 'run')} of {counted(main.tasks, 'task')}{where}"
+    if main.certified:
+        verdicts = {source.verdict(item) for item in source.sides}
+        state = "failed" if "ERROR" in verdicts else "warn" if "WARN" in verdicts else "certified"
+        sentence, facts = _sentence(source), [_audit_fact(source)]
+    else:
+        state, sentence, facts = "nothing", "Every run goes to review.", []
+        if reasons:
+            item, why = reasons[0]
+            sentence += f" {item.side.capitalize()} at {percent(item.alpha)}: {why.sentence}"
+    heading = _HEADINGS[state]
+    doubts = [item for item in main.findings if item["code"] in _DOUBTS]
+    if doubts:
+        sentence = " ".join([sentence, *(item["message"] for item in doubts)])
+        if state in ("certified", "warn"):
+            state, heading = "warn", f"Certified, {_DOUBTS[doubts[0]['code']]}"
+    promise = f"{main.validity}; for new tasks like these, of these agents"
+    facts += [
+        ("kind of promise", "corpus certificate", promise),
+        ("date", source.date or "not given", "" if source.date else "--date sets it"),
+    ]
+    # both sides of one run are counted as the review that they lead to
+    found = Counter(source.decisions)
+    counts = {side: f"{counted(found[side], 'run')} {word}" for side, word in WORDS.items()}
+    return Banner(state, heading, [sentence], facts, source.both.shares, counts)
 
 
-def _of(source: PageSource) -> str:
-    """Say of which runs a success rate is, where the others have no clear label."""
-    known = len(source.cal.tasks)
-    return (
-        f"of the {counted(known, 'labelled run')} " if known < len(source.issued_on.tasks) else ""
+def _sentence(source: PageSource) -> str:
+    from certify_assets.certificates import confidence_words
+
+    main, sides = source.headline, source.sides
+    if main.promise == "average":
+        # the words of a confidence would say too much
+        return " ".join(item.statement for item in sides)
+    trust = confidence_words(source.confidence, main.validity).replace(" %", "\u202f%")
+    both = " for both at once" if len(sides) > 1 else ""
+    if len({item.alpha for item in sides}) == 1:
+        among = " and among the ".join(done(item.side) for item in sides)
+        limits = f"among the {among} runs: at most {percent(main.alpha)}"
+    else:
+        limits = " and ".join(
+            f"at most {percent(item.alpha)} among the {done(item.side)} runs" for item in sides
+        )
+    overlap = ""
+    if round(source.both.overlap, 4) > 0:
+        share = percent(source.both.overlap)
+        overlap = f" {share} of runs fall under both thresholds and go to review."
+    return f"Wrong decisions {limits}, with {trust}{both}.{overlap}"
+
+
+def _audit_fact(source: PageSource) -> tuple[str, str, str]:
+    worst = max(source.sides, key=lambda c: list(AUDIT_WORDS).index(source.verdict(c)))
+    audit, wrong = source.audit_of(worst), ""
+    if audit is not None and audit.realized_error is not None:
+        wrong = (
+            f"{percent(audit.realized_error, 2)} wrong among {done(worst.side)} runs of "
+            f"{counted(audit.covered_tasks, 'task')}"
+        )
+    words = AUDIT_WORDS[source.verdict(worst)].removesuffix(" on held-out tasks")
+    return "held-out check (audit)", words, wrong
+
+
+def _sections(source: PageSource, reasons: _Reasons) -> Iterator[Section]:
+    main = source.headline
+    decided = f"{percent(source.both.decided)} of runs decided"
+    yield Section(
+        "What is certified",
+        "certified",
+        decided if main.certified else "nothing certified",
+        tables=[_certified(source)],
+        notes=_together(source),
+    )
+    yield Section("The promise", "promise", texts=list(_promise_notes(source)))
+    yield from _audits(source)
+    if source.agents:
+        yield _agents(source)
+    if reasons:
+        found = [Finding(why.sentence, about=_claim(item)) for item, why in reasons]
+        gist = counted(len(found), "claim")
+        yield Section("What is not certified, and why", "reasons", gist, findings=found)
+    shares = main.delta / main.level
+    gate = sample_gate(main.n_eff, alpha=main.alpha, delta=main.delta, grid=shares)
+    yield Section(
+        "Corpus and judge",
+        "corpus",
+        "evidence, ranking, leak checks",
+        facts=_evidence(source),
+        notes=[gate.reason],
+    )
+    panels = build_panels(source)
+    yield Section("Figures", "figures", counted(len(panels), "figure"), panels=panels)
+    if source.arms:
+        yield _arms(source)
+    findings = _findings(source)
+    yield Section(
+        "Findings",
+        "findings",
+        counted(len(findings), "finding") if findings else "none",
+        texts=[] if findings else ["Nothing stands out."],
+        findings=findings,
+        notes=[f"Selection. {main.selection}"] if main.candidates > 1 else [],
+    )
+    yield _lineage(source)
+    yield Section(
+        "What it assumes, and where it ends",
+        "limits",
+        findings=[Finding(text) for text in (*main.assumptions, *_LIMITS)],
     )
 
 
-def largest_error(source: PageSource) -> str:
-    """Say what the agent with the largest error says of one that CAL never saw."""
+def _certified(source: PageSource) -> Table:
+    main, on, scale = source.headline, source.evidence, source.score_scale
+    average = main.promise == "average"
+    shared = f"{percent(1 - main.delta)} confidence a row"
+    if source.joint_delta:
+        shared = f"{percent(1 - source.joint_delta)} confidence for both sides together"
+    if average:
+        shared += " that the error of this certificate is below twice the budget"
+    rows, marked = [], []
+    for place, item in enumerate(source.deployed):
+        row = [f"≤ {percent(item.alpha)}", Cell(item.side, look=f"side-{item.side}")]
+        if item.certified:
+            verdict = source.verdict(item)
+            words = AUDIT_WORDS[verdict]
+            said = words if verdict == "NONE" else f"{verdict}, {words}"
+            sign = "≤" if item.side == "reject" else "≥"
+            row += [
+                Cell(percent(item.coverage), look="num big"),
+                f"{sign} {log_odds(item.threshold, scale)}",
+                percent(item.selective_error, 2),
+                f"{count(item.covered_tasks)} of {count(item.tasks)}",
+                Cell(said, tag=verdict, look="audit"),
+            ]
+        else:
+            row.append(Cell("nothing certified", tag="no", look="off"))
+        rows.append(row)
+        marked += [place] if item.certified and item in source.sides else []
+    columns = (
+        "wrong on average, of the share decided" if average else "error at most",
+        *("decision", "share decided", "where the score is"),
+        *(f"wrong on {on}", f"{on} tasks", "audit on TEST"),
+    )
+    caption = (
+        f"{_PROCEDURES.get(main.procedure, main.procedure.replace('_', ' '))}, {shared}. The score "
+        f"is the judge's {_SCALES.get(scale, 'own scale')}."
+    )
+    return Table("Certified shares", columns, rows, caption, look="cards", marked=marked)
+
+
+def _together(source: PageSource) -> list[str]:
+    """Say how several rows hold at once."""
+    main = source.headline
+    average = main.promise == "average"
+    if source.joint_delta:
+        both = "both caps" if average else "both"
+        return [
+            f"The sides share δ = {source.joint_delta}: {both} hold together with "
+            f"{percent(1 - source.joint_delta)} confidence."
+        ]
+    if sum(item.certified for item in source.deployed) < len(source.both.certificates):
+        return []
+    two = "the caps of two rows" if average else "two rows"
+    return [
+        "Each row is a promise of its own. Relying on several at once adds up their risks: "
+        f"{two} together hold with {percent(1 - 2 * main.delta)} confidence."
+    ]
+
+
+def _promise_notes(source: PageSource) -> Iterator[str]:
+    """Say what the promise rests on and how it holds."""
+    main = source.headline
+    if main.certified:
+        once = "run" if main.estimand == "trajectory" else "task"
+        yield (
+            f"It rests on {counted(main.trajectories, 'scored run')} of "
+            f"{counted(main.tasks, 'task')} in {source.evidence}. "
+            f"{counted(main.covered_trajectories, 'run')} of "
+            f"{counted(main.covered_tasks, 'task')} are {done(main.side)}, {count(main.errors)} of "
+            f"them wrongly ({percent(main.selective_error, 2)}). The error is counted by "
+            f"{main.estimand}: every {once} counts once. "
+            f"δ = {rate(main.delta, 2)} is {_spent(main)}."
+        )
+        together = ""
+        if len(source.sides) > 1:
+            what = "caps" if main.promise == "average" else "sides"
+            together = f" Both {what} hold together with {percent(source.confidence)} confidence."
+            if round(source.both.overlap, 4) > 0:
+                together += (
+                    f" Each side is certified before the {percent(source.both.overlap)} of runs "
+                    "under both thresholds go to review."
+                )
+        yield _HOLDS.get(main.validity, "") + together
+    else:
+        yield "No promise is made: every run is reviewed."
+    if source.delta_spent:
+        yield f"δ spent on this corpus with this judge: {source.delta_spent}."
+    if source.pool is not None:
+        yield source.pool.sentence
+
+
+def _spent(main: Certificate) -> str:
+    """Return how a certificate's δ is spent over thresholds and candidates."""
+    grid = counted(main.parameters["grid"], "threshold")
+    others = f"{count(main.candidates)} candidates" if main.candidates > 1 else ""
+    if main.parameters["multiplicity"] == "bonferroni":
+        return f"shared among {grid}{f' and {others}' if others else ''}"
+    way = {
+        "fixed": f"spent whole on one of {grid} after the other, up to the first that fails",
+        "path": "spent once: the limits hold at every threshold together",
+        "calibrated": f"calibrated by simulation over {grid} together",
+    }[main.parameters["multiplicity"]]
+    return f"{way}, shared among {others}" if others else way
+
+
+def _audits(source: PageSource) -> Iterator[Section]:
+    """Yield the audits; those of uncertified sides only where TEST has no score."""
+    rows = []
+    for item in source.deployed:
+        audit = source.audit_of(item)
+        if audit is None or not (item.certified or (audit.unscored and not audit.trajectories)):
+            continue
+        said = f"{audit.verdict}, {AUDIT_WORDS[audit.verdict]}"
+        rows.append(
+            [
+                Cell(_claim(item), look="num"),
+                Cell(said, tag=audit.verdict, look="audit", note=audit.reason),
+                *(percent(error, 2) for error in (audit.realized_error, audit.lower_bound)),
+                *(percent(share) for share in (audit.coverage, audit.own_coverage)),
+                count(audit.covered_tasks),
+                "met" if audit.paper_rule_pass else "missed",
+            ]
+        )
+    if not rows:
+        return
+    columns = (
+        *("claim", "verdict", "wrong", "lower bound", "share decided"),
+        *("certifiable on TEST itself", "tasks decided", "point rule"),
+    )
+    limit = "twice the budget" if source.headline.promise == "average" else "the budget"
+    yield Section(
+        "Audit on TEST",
+        "audit",
+        f"{len(rows)} read once on held-out tasks",
+        texts=[
+            "Each certified threshold, read once on tasks that had no part in choosing it. This "
+            "evidence does not rest on the bootstrap."
+        ],
+        tables=[Table("Audits", columns, rows, look="cards")],
+        notes=[
+            f"ERROR: even the lower bound exceeds {limit}. WARN: only the observed rate does, or "
+            f"too few tasks are decided to tell. The point rule asks for an observed rate within "
+            f"{limit}."
+        ],
+    )
+
+
+def _agents(source: PageSource) -> Section:
+    alpha, rows = source.headline.alpha, []
+    for row in source.agents:
+        if row.threshold is None:
+            error = "nothing certified without it"
+        else:
+            error = "nothing decided" if row.error is None else percent(row.error)
+        above = row.error is not None and row.error > alpha
+        own = "" if row.own_error is None else percent(row.own_error)
+        share = percent(row.covered / row.runs)
+        rows.append([row.agent, count(row.runs), share, Cell(error, tag="WARN" * above), own])
+    columns = ("agent left out", "runs", "share decided", "wrong", "wrong under this certificate")
+    return Section(
+        "Agents that the certificate has not seen",
+        "agents",
+        f"{counted(len(rows), 'agent')} left out in turn",
+        texts=[
+            f"The certificate covers new tasks of the agents in {source.evidence}, not new agents. "
+            "Here each agent is left out in turn. The others' runs are certified again, and their "
+            f"threshold decides the agent's own. {_largest_error(source)}"
+        ],
+        tables=[Table("Agents left out", columns, rows, look="cards")],
+        notes=[_agent_note(source)],
+    )
+
+
+def _largest_error(source: PageSource) -> str:
+    """Say which agent has the largest error when it is left out."""
     from certify_assets.certificates import largest_agent_error
 
     worst, alpha = largest_agent_error(source.agents), source.headline.alpha
     if worst is None or worst.error is None:
         return ""
-    found = (
-        f"The largest is that of {worst.agent}, {percent(worst.error)} of {count(worst.covered)} "
-        "decided runs"
-    )
+    of = f"{count(worst.covered)} decided runs"
+    if source.headline.promise == "average":
+        of = "the runs that the certificate says it decides"
+    found = f"The largest is that of {worst.agent}, {percent(worst.error)} of {of}"
     if worst.error <= alpha:
         return f"{found}, within the budget of {percent(alpha)}."
     shifted = any(certificate is source.headline for certificate, _ in source.agent_shifts)
     return f"{found}: above the budget of {percent(alpha)}{', beyond chance' if shifted else ''}."
 
 
-def agent_note(source: PageSource) -> str:
+def _agent_note(source: PageSource) -> str:
     """Say whether the judge has seen the agents that are left out, and what their number says."""
     from certify_assets.certificates.agents import ENOUGH_AGENTS
 
     number, found = len(source.agents), source.left_out
     if found is None:
-        judge = (
-            "The judge is not trained again: where it was trained on runs of an agent, it has seen "
-            "that agent."
-        )
+        judge = "The judge is not trained again: it may have been trained on runs of the agent."
     elif found.seen:
         known = [row.agent for row in source.agents if not row.unseen]
         whom = "the agents" if len(known) == number else ", ".join(known)
         judge = f"The judge has seen {whom}, and is not trained again: {found.seen}."
     else:
         judge = "The judge is trained again without the agent as well."
+    bound = (
+        f"Another agent like these {number} would be above the largest of them with "
+        f"probability 1/{number + 1} at most."
+    )
     if number < ENOUGH_AGENTS:
-        return f"{judge} {number} agents are too few for a bound on the next one;"
-    return (
-        f"{judge} Another agent like these {number} would be above the largest of them with "
-        f"probability 1/{number + 1} at most;"
+        bound = f"{number} agents are too few for a bound on the next one."
+    return f"{judge} {bound} A batch certificate (certify batch) needs no such bound."
+
+
+def _arms(source: PageSource) -> Section:
+    arms = source.arms
+    chosen = [place for place, arm in enumerate(arms) if arm["name"] == source.chosen_arm]
+    rows = [
+        [
+            Cell(arm["name"], note="chosen" if place in chosen else ""),
+            percent(arm["coverage"]),
+            percent(arm.get("uncorrected")),
+        ]
+        for place, arm in enumerate(arms)
+    ]
+    budget = f"certified on CAL, error at most {percent(arms[0]['alpha'])}"
+    columns = ("candidate", budget, "as if alone")
+    about = (
+        "The judge was chosen on CAL among arms of GRPO after different numbers of steps, and the "
+        "judge that they start from. Each is certified at the level divided by their number, which "
+        "is what the choice compares. As if alone: the paper's number, no promise after a choice."
     )
+    table = Table("Candidates of the choice on CAL", columns, rows, marked=chosen)
+    return Section("Candidates", "arms", texts=[about], tables=[table])
 
 
-def _curve_of(certificate: Certificate, source: PageSource) -> ThresholdCurve:
-    """Recompute the grid behind a certificate from its score table."""
-    from certify_assets.certificates import settings_of, threshold_curve
-
-    settings, table = dict(settings_of(certificate)), source.issued_on
-    pool = source.pool_of(certificate)
-    return threshold_curve(table.scores, table.outcomes, table.tasks, pool=pool, **settings)
-
-
-def build_panels(source: PageSource) -> list[Panel]:
-    """Draw every figure of the page, in reading order."""
-    panels: list[Panel] = []
-    for number, certificate in enumerate(source.sides):
-        panels += _side_panels(source, certificate, f"f{number}")
-    return [*panels, _heatmap_panel(source)]
-
-
-def _side_panels(source: PageSource, certificate: Certificate, name: str) -> list[Panel]:
-    curve = _curve_of(certificate, source)
-    first = certificate is source.headline
-    layout = "lead" if first else "half"
-    panels = [_risk_panel(certificate, curve, name, where=source.evidence, layout=layout)]
-    if first:
-        panels.append(_score_panel(source))
-    return panels
+def _findings(source: PageSource) -> list[Finding]:
+    """Return every finding of the deployed procedure once; why nothing passes has its own part."""
+    places: dict[tuple[str, str], list[Certificate]] = {}
+    for item in source.deployed:
+        for finding in item.findings:
+            if finding["code"] != "nothing_passes":
+                places.setdefault((finding["message"], finding["code"]), []).append(item)
+        for code, text in _PROVENANCE.items():
+            if given := item.provenance.get(code):
+                message = text.format(given)
+                message = f"{message[0].upper()}{message[1:]}"
+                places.setdefault((message, code), []).append(item)
+    for item, message in source.agent_shifts:
+        places.setdefault((message, "agent_shift"), []).append(item)
+    every = len(source.deployed)
+    return [
+        Finding(*said, "every certificate" if len(on) == every else ", ".join(map(_claim, on)))
+        for said, on in places.items()
+    ]
 
 
-def _risk_panel(
-    certificate: Certificate, curve: ThresholdCurve, name: str, *, where: str, layout: str
-) -> Panel:
-    point = None
-    if certificate.certified and certificate.selective_error is not None:
-        point = (certificate.coverage, certificate.selective_error)
-    budget = percent(certificate.alpha)
-    agrees, satisfies = (
-        ("", "")
-        if certificate.parameters["guard"] == "none"
-        else (" and the guard agrees", " and satisfies the guard")
-    )
-    ending = (
-        f"The certified point is the farthest one at which the bound stays within {budget}{agrees}."
-        if point
-        else f"No threshold of the grid keeps the bound within {budget}{satisfies}."
-    )
-    by_rows = certificate.parameters["multiplicity"] == PATH
-    if by_rows:
-        # the proof has limits of errors, and no bound of the error at a threshold
-        ending = (
-            "The certified point is the farthest one that the procedure passes."
-            if point
-            else "The procedure passes no threshold."
-        )
-        lines = f"on {where}; a run without a clear label counts as wrong. "
-    else:
-        worst = _WORST if certificate.parameters["multiplicity"] == CALIBRATED else ""
-        lines = (
-            f"on {where}; the dashed line is what the error could be once runs of one task are "
-            f"resampled together{worst}. "
-        )
-    return Panel(
-        f"{name}risk",
-        f"Error against share decided, {certificate.side} side",
-        risk_coverage(
-            curve,
-            alpha=certificate.alpha,
-            point=point,
-            name=f"{name}risk",
-            large=layout == "lead",
-            bounded=not by_rows,
-        ),
-        "Left to right, the judge decides more runs. The solid line is how often it was "
-        f"wrong {lines}{ending}",
-        layout,
-    )
-
-
-def _score_panel(source: PageSource) -> Panel:
-    thresholds = {c.side: c.threshold for c in source.sides if c.threshold is not None}
-    regions = "; ".join(
+def _evidence(source: PageSource) -> list[tuple[str, str]]:
+    """Return words and value of size and clustering, and what they leave."""
+    main, cal = source.headline, source.cal
+    sizes = cal["task_id"].value_counts().to_numpy(float)
+    weighted = float(np.square(sizes).sum() / sizes.sum()) if sizes.size else None
+    n_eff = Markup("<i>n<sub>eff</sub></i> {}").format(compact(round(main.n_eff, 1)))
+    facts: list[tuple[str, str]] = [
+        (f"scored runs in {source.evidence}", _symbol("n", count(main.trajectories))),
+        ("tasks they belong to", _symbol("G", count(main.tasks))),
+        ("runs a task (size-weighted)", _symbol("m̃", compact(weighted))),
         (
-            f"{done(side)} {'at or below' if side == 'reject' else 'at or above'} "
-            f"{log_odds(value, source.score_scale)}"
-        )
-        for side, value in sorted(thresholds.items())
-    )
-    return Panel(
-        "scores",
-        "Scores by outcome",
-        score_distribution(
-            source.cal.scores,
-            source.cal.outcomes,
-            thresholds=thresholds,
-            scale=source.score_scale,
-            name="scores",
+            f"of {'labelled ' if source.drawn else ''}runs succeed",
+            _symbol("π", percent(main.success_rate)),
         ),
-        "Successes stand up, failures hang down (hatched). A judge that knows keeps the two apart. "
-        + (
-            f"Runs are {regions}."
-            if regions
-            else "No threshold is certified, so every run goes to review."
-        ),
-    )
+        ("likeness of runs of one task", _symbol("ICC", rate(main.icc))),
+        ("design effect 1 + (m̃ − 1)·ICC", _symbol("DEFF", compact(main.deff))),
+        ("effective runs, n / DEFF", n_eff),
+    ]
+    if left := len(source.scores) - len(cal):
+        words = "rows without an outcome, left out"
+        if source.drawn:
+            words = "drawn runs without a clear label, which count as wrong"
+        facts.append((words, count(left)))
+    return facts
 
 
-def _heatmap_panel(source: PageSource) -> Panel:
-    table = source.cal
-    drawn = task_heatmap(table.tasks, table.scores, table.outcomes, source.decisions)
-    sample = (
-        f" {count(drawn.shown)} of {count(drawn.tasks)} tasks are drawn, evenly spaced."
-        if drawn.shown < drawn.tasks
-        else ""
+def _symbol(symbol: str, value: str) -> Markup:
+    return Markup("<i>{}</i> {}").format(symbol, value)
+
+
+def _controls(source: PageSource) -> list[tuple[str, float, bool]]:
+    """Return what ranks outcomes with its AUROC: the judge (True), then every control."""
+    from certify_assets.certificates.auroc import auroc
+
+    own = float(auroc(source.cal["score"].to_numpy(), source.cal["outcome"].to_numpy()))
+    rows = [("the judge", own, True)]
+    for key, value in source.controls.items():
+        if key.endswith("_auroc") and value is not None:
+            words = key.removesuffix("_auroc").replace("_", " ") + " alone"
+            rows.append((_CONTROLS.get(key, words), value, False))
+    return [row for row in rows if np.isfinite(row[1])]
+
+
+def _lineage(source: PageSource) -> Section:
+    """Return all that the headline rests on, and the command that recomputes it."""
+    main = source.headline
+    given = {**main.provenance, **{key: str(value) for key, value in source.lineage.items()}}
+    ordered = [key for key in _LINEAGE if key in given] + sorted(given.keys() - _LINEAGE.keys())
+    rows = [
+        *((_LINEAGE.get(key, key.replace("_", " ")), given[key]) for key in ordered),
+        ("certified rows (content hash)", str(main.inputs["sha256"])),
+        ("rows", count(main.inputs["rows"])),
+        *((f"certificate: {c.side}, budget {percent(c.alpha)}", c.sha256) for c in source.deployed),
+        *((f"software: {name}", str(value)) for name, value in sorted(main.software.items())),
+        ("seed", str(main.seed)),
+    ]
+    looks = ["hash" if _HASH.fullmatch(value) else "long" for _, value in rows]
+    cells = [
+        (name, Cell(value, look=look)) for (name, value), look in zip(rows, looks, strict=True)
+    ]
+    labels = f" --labels {source.labels_file}" if source.labels_file else ""
+    command = f"certify verify {source.certificate_file} {source.scores_file}{labels}"
+    also = ", and the labels," if labels else ""
+    said = Markup(
+        "Anybody with the certificate and the score table{} can recompute it: <code>{}</code>"
     )
-    review = " Runs under both thresholds go to review." if len(source.sides) > 1 else ""
-    wrong = (
-        (
-            f"A cross is a wrong decision: {count(drawn.wrong_tasks)} of {count(drawn.tasks)} "
-            f"tasks hold one.{review}"
-        )
-        if source.headline.certified
-        else ""
-    )
-    together = (
-        "Rows of one colour are why runs of a task count together: they succeed and fail together. "
-        if drawn.tasks < len(table.tasks)
-        else ""
-    )
-    return Panel(
-        "map",
-        f"Every run of {source.evidence}, by task",
-        drawn.markup,
-        "One row is a task, the best success rate on top; one cell is a run, its lowest score "
-        f"left. {together}{wrong}{sample}",
-        layout="wide",
+    return Section(
+        "Lineage",
+        "lineage",
+        "hashes and the command that recomputes them",
+        texts=["Every hash is SHA-256 over the exact bytes.", said.format(also, command)],
+        tables=[Table("Lineage", (), cells, look="lineage")],
     )

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from certify_assets.certificates.inputs import UNCLEAR, UNLABELLED
+from certify_assets.certificates import Sides
 from certify_assets.corpora import HALF_B
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
-    from certify_assets.certificates import AgentError, Audit, Certificate, Sides
-    from certify_assets.certificates.pool import GivenPool
+    from certify_assets.certificates import AgentError, Audit, Certificate
+    from certify_assets.certificates.evidence import GivenPool
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.judges.pool import StoredPool
+    from certify_assets.judges.record import CandidateScore
     from certify_assets.operations.left_out_agents import LeftOutAgents
 
 #: which procedure of several a page is about
 DEPLOYED = "pseudo_task"
-
-
-def recognised_scale(scores: NDArray[np.float64]) -> str:
-    """Return "probability" where every score is from 0 to 1, else "score".
-
-    Numbers do not say that they are log-odds: whoever knows it says so.
-    """
-    known = scores[np.isfinite(scores)]
-    within = known.size and known.min() >= 0.0 and known.max() <= 1.0
-    return "probability" if within else "score"
 
 
 def deployed(certificates: Sequence[Certificate]) -> list[Certificate]:
@@ -45,69 +33,27 @@ def deployed(certificates: Sequence[Certificate]) -> list[Certificate]:
     return sorted(kept, key=lambda item: (item.alpha, item.side))
 
 
-@dataclass(frozen=True)
-class PageScores:
-    """The rows of one split as arrays; rows without an outcome are counted.
-
-    Drawn runs without a clear label stay, with the codes of a certificate (−1, −2).
-    """
-
-    tasks: list[str]
-    scores: NDArray[np.float64]
-    outcomes: NDArray[np.int8]
-    unlabelled: int
-    agents: list[str] | None = None
-
-    @classmethod
-    def from_frame(cls, frame: pd.DataFrame) -> PageScores:
-        """Read a score table."""
-        missing = [name for name in ("task_id", "score", "outcome") if name not in frame.columns]
-        if missing:
-            raise InputError(
-                f"the score table has no column {missing[0]}; give task_id, score and outcome."
-            )
-        outcome = np.asarray(frame["outcome"].astype("float64"))
-        known = np.isfinite(outcome)
-        if not np.isin(outcome[known], (0, 1, UNLABELLED, UNCLEAR)).all():
-            raise InputError(
-                "the score table has an outcome that is neither 0 nor 1; leave unknown "
-                "outcomes empty."
-            )
-        return cls(
-            tasks=[str(task) for task, keep in zip(frame["task_id"], known, strict=True) if keep],
-            scores=np.asarray(frame["score"].astype("float64"))[known],
-            outcomes=outcome[known].astype(np.int8),
-            unlabelled=int((~known).sum()),
-            agents=[str(name) for name, keep in zip(frame["agent"], known, strict=True) if keep]
-            if "agent" in frame.columns
-            else None,
-        )
-
-    @cached_property
-    def labelled(self) -> PageScores:
-        """Those rows of which the outcome is known."""
-        known = np.flatnonzero(self.outcomes >= 0)
-        return PageScores(
-            tasks=[self.tasks[place] for place in known],
-            scores=self.scores[known],
-            outcomes=self.outcomes[known],
-            unlabelled=self.unlabelled + self.outcomes.size - known.size,
-            agents=None if self.agents is None else [self.agents[place] for place in known],
-        )
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PageSource:
     """Everything that the sections of one page read."""
 
     certificates: Sequence[Certificate]
-    issued_on: PageScores
+    #: one split; columns task_id, score, outcome and perhaps agent
+    scores: pd.DataFrame
     audits: Sequence[Audit] = ()
     lineage: Mapping[str, str] = field(default_factory=dict)
     profile: CorpusProfile | None = None
-    #: AUROC of the judge and of each control, by names that end in ``_auroc``
+    #: AUROC of each control, by names that end in ``_auroc``
     controls: Mapping[str, float | None] = field(default_factory=dict)
+    canaries: str = ""
     score_scale: str = "log-odds"
+    #: names of the command that verifies the page
+    certificate_file: str = "CERTIFICATE.json"
+    scores_file: str = "SCORES"
+    labels_file: str = ""
+    #: candidates that the judge was chosen from
+    arms: Sequence[CandidateScore] = ()
+    chosen_arm: str = ""
     #: every agent left out, where the judge's own training is known
     left_out: LeftOutAgents | None = None
     #: of the certificates, as year-month-day; empty where it is not known
@@ -128,10 +74,18 @@ class PageSource:
                 "or not."
             )
 
-    @property
-    def cal(self) -> PageScores:
+    @cached_property
+    def issued_on(self) -> pd.DataFrame:
+        """The rows that have an outcome; of drawn runs also the codes of unclear labels."""
+        known = self.scores[self.scores["outcome"].notna()]
+        types = {"outcome": "int8", "score": "float64", "task_id": str}
+        return known.astype(types).reset_index(drop=True)
+
+    @cached_property
+    def cal(self) -> pd.DataFrame:
         """The labelled rows that the certificates are of."""
-        return self.issued_on.labelled
+        rows = self.issued_on
+        return rows[rows["outcome"] >= 0].reset_index(drop=True)
 
     @property
     def drawn(self) -> bool:
@@ -146,11 +100,9 @@ class PageSource:
     @cached_property
     def both(self) -> Sides:
         """Both sides as they decide, each at the strictest budget that certifies."""
-        from certify_assets.certificates import Sides
-
         return Sides.strictest(self.deployed)
 
-    @cached_property
+    @property
     def headline(self) -> Certificate:
         """The certified one of the strictest budget, then of the larger share."""
         return self.both.lead
@@ -165,7 +117,7 @@ class PageSource:
         """Reject, release or human for each of their labelled runs; overlaps go to review."""
         from certify_assets.certificates import decide
 
-        return [str(choice) for choice in decide(self.sides, self.cal.scores).decisions]
+        return [str(one) for one in decide(self.sides, self.cal["score"].to_numpy()).decisions]
 
     @cached_property
     def agents(self) -> Sequence[AgentError]:
@@ -174,16 +126,13 @@ class PageSource:
 
         if self.left_out is not None:
             return self.left_out.errors.get(self.headline.sha256, ())
-        if self.cal.agents is None or self.drawn:
+        cal = self.cal
+        if "agent" not in cal or self.drawn:
             # a draw without one agent is none
             return []
-        return leave_one_agent_out(
-            self.headline,
-            self.cal.scores,
-            self.cal.outcomes,
-            np.array(self.cal.tasks),
-            self.cal.agents,
-        )
+        score, outcome, task = (cal[name].to_numpy() for name in ("score", "outcome", "task_id"))
+        agents = cal["agent"].astype(str).tolist()
+        return leave_one_agent_out(self.headline, score, outcome, task, agents)
 
     @cached_property
     def agent_shifts(self) -> list[tuple[Certificate, str]]:
@@ -204,16 +153,14 @@ class PageSource:
             return "half B of CAL"
         return "RL and CAL" if "rl" in split.split(" and ") else "CAL"
 
-    @property
-    def decided(self) -> float:
-        """Return the share of scored runs that no reviewer sees."""
-        return self.both.decided
+    def recomputing(self, certificate: Certificate) -> tuple[list[Any], dict[str, Any]]:
+        """Return the columns and the settings by which a certificate is computed again."""
+        from certify_assets.certificates import settings_of
 
-    def pool_of(self, certificate: Certificate) -> GivenPool | None:
-        """Return the pool that a certificate names, where the page was given one."""
-        if "pool" not in certificate.inputs:
-            return None
-        return self.given_pool if self.pool is None else self.pool.pool
+        columns = [self.issued_on[name].to_numpy() for name in ("score", "outcome", "task_id")]
+        pool = self.given_pool if self.pool is None else self.pool.pool
+        named = pool if "pool" in certificate.inputs else None
+        return columns, {**dict(settings_of(certificate)), "pool": named}
 
     def audit_of(self, certificate: Certificate) -> Audit | None:
         """Return the TEST audit of a certificate, matched by the certificate's hash."""
@@ -224,8 +171,9 @@ class PageSource:
         audit = self.audit_of(certificate)
         return "NONE" if audit is None else audit.verdict
 
-    def confidence(self, certificates: Iterable[Certificate]) -> float:
-        """Return the confidence with which several certificates hold together."""
+    @property
+    def confidence(self) -> float:
+        """The confidence with which the certified sides hold together."""
         from certify_assets.certificates import joint_confidence
 
-        return joint_confidence(tuple(certificates), joint_delta=self.joint_delta)
+        return joint_confidence(tuple(self.sides), joint_delta=self.joint_delta)

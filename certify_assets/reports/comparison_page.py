@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora import HALF_B
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.comparison import comparison_key
-from certify_assets.reports.wording import (
-    DASH,
-    INLINE,
-    count,
-    home_of,
-    markdown_table,
-    percent,
-    rate,
-    render,
-    store_page,
-)
-from certify_assets.tables.writing import csv_text, defused
+from certify_assets.reports.page import INLINE, Finding, Section, Table, home_of, render, store_page
+from certify_assets.reports.wording import DASH, compact, count, counted, percent, rate
 
 if TYPE_CHECKING:
     from certify_assets.storage.store import Store
@@ -30,17 +19,7 @@ _CERTIFIED_ON = {"cal": "", HALF_B: " (half B)"}
 _FLOATS = 12
 
 
-@dataclass(frozen=True)
-class ComparedTable:
-    """A name for files, a title, columns, and rows of text."""
-
-    name: str
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[ComparedTable]:
+def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[Table]:
     """Return ranking, certified coverage, cost, and unseen agents: those that have rows."""
     judged = [
         ({"corpus": document["corpus"], "judge": row["judge"]}, row, document["alphas"])
@@ -62,15 +41,14 @@ def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[ComparedTa
             {**name, **_cost(row["cost"])} for name, row, _ in judged if row["family"] != "control"
         ],
         ("agents", "Runs of agents that a judge has not seen"): [
-            {"corpus": document["corpus"], "judge": item["judge"], **line}
+            {"corpus": document["corpus"], "judge": item["judge"], **_unseen(item)}
             for document in documents
             for item in document["agent_disjoint"]
-            for line in _unseen(item)
         ],
     }
     return [
-        ComparedTable(*about, tuple(lines[0]), tuple(tuple(line.values()) for line in lines))
-        for about, lines in tables.items()
+        Table(title, tuple(lines[0]), [tuple(line.values()) for line in lines], name=name)
+        for (name, title), lines in tables.items()
         if lines
     ]
 
@@ -105,14 +83,14 @@ def _certified(row: Mapping[str, Any], alphas: Sequence[float]) -> dict[str, str
     }
 
 
-def _unseen(item: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    """Return the evaluation on unseen agents, and its folds."""
+def _unseen(item: Mapping[str, Any]) -> dict[str, str]:
+    """Return the evaluation on unseen agents over all folds."""
     change, unseen = item["difference"]["auroc"], item["disjoint"]
     difference = DASH
     if change["value"] is not None:
         difference = f"{change['value']:+.3f} ({_span(change)})".replace("-", "−")
-    every = {
-        "held-out agents": "all, in turn",
+    return {
+        "folds": str(len(item["folds"])),
         "CAL runs": str(item["rows"]),
         "AUROC unseen": _area(unseen["auroc"]),
         "95 %": _span(unseen["auroc"]),
@@ -120,14 +98,6 @@ def _unseen(item: Mapping[str, Any]) -> Iterator[dict[str, str]]:
         "within agent": _area(unseen["within_agent"]),
         "difference": difference,
     }
-    yield every
-    for fold in item["folds"]:
-        yield dict.fromkeys(every, DASH) | {
-            "held-out agents": ", ".join(fold["agents"]),
-            "CAL runs": str(fold["cal_runs"]),
-            "AUROC unseen": rate(fold["auroc"]),
-            "all agents": rate(fold["auroc_trained_on_all"]),
-        }
 
 
 def _area(area: Mapping[str, Any] | None) -> str:
@@ -185,13 +155,6 @@ def _memory(stage: Mapping[str, Any] | None) -> str:
     return DASH if stage is None else f"{stage['peak_mib']:.0f}"
 
 
-def table_csv(table: ComparedTable) -> str:
-    """Return a table as CSV in which no spreadsheet runs a name as a formula."""
-    # nothing joins these tables, and one agent's name must not keep a stored page from being made
-    rows = [[defused(cell) for cell in row] for row in table.rows]
-    return csv_text([defused(name) for name in table.columns], list(zip(*rows, strict=True)))
-
-
 def write_comparison_page(
     store: Store,
     documents: Sequence[Mapping[str, Any]],
@@ -208,8 +171,7 @@ def write_comparison_page(
 def write_main_exports(store: Store, documents: Sequence[Mapping[str, Any]]) -> None:
     """Store the tables of all corpora as CSV."""
     for table in comparison_tables(documents):
-        text = table_csv(table)
-        store.write_bytes(f"study/main_table_{table.name}.csv", text.encode("utf-8"))
+        store.write_bytes(f"study/main_table_{table.name}.csv", table.csv().encode("utf-8"))
 
 
 def render_comparison(
@@ -220,48 +182,80 @@ def render_comparison(
 ) -> str:
     """Render one or more comparisons as a page."""
     names = [str(document["corpus"]) for document in documents]
+    sections = [_best(number, document) for number, document in enumerate(documents, 1)]
+    sections += [_details(number, document) for number, document in enumerate(documents, 1)]
+    sections += [
+        Section(table.title, f"table-{number}", counted(len(table.rows), "row"), tables=[table])
+        for number, table in enumerate(comparison_tables(documents), 1)
+    ]
+    if left_out:
+        found = [Finding(item["reason"], item["corpus"]) for item in left_out]
+        gist = f"{count(len(left_out))} left out"
+        sections.append(Section("Corpora left out", "left-out", gist, findings=found))
     return render(
-        "comparison.html",
+        "page.html",
+        kind="Comparison of judges",
         home=home,
         title=f"Judges on {names[0]}" if len(names) == 1 else "Judges compared",
-        about=(
-            f"{count(len(names))} {'corpus' if len(names) == 1 else 'corpora'}: "
-            f"{', '.join(names) or 'none'}"
-        ),
-        corpora=documents,
-        tables=comparison_tables(documents),
-        left_out=left_out,
-        numeric=_is_number,
+        about=f"{count(len(names))} {'corpus' if len(names) == 1 else 'corpora'}: "
+        f"{', '.join(names) or 'none'}. AUROC is that of labelled CAL runs with a 95 % interval "
+        "over tasks; coverage is certified; TEST is known only through audits.",
+        sections=sections,
+        unfolded=True,
+        sources="the numbers are in the JSON document next to it",
+    )
+
+
+def _best(number: int, document: Mapping[str, Any]) -> Section:
+    corpus, cal = document["corpus"], document["cal"]
+    rows = []
+    for row in document["best"]:
+        after = row["next"]
+        second = f"{after['judge']}, {compact(after['value'])}" if after else ""
+        rows.append((row["what"], row["judge"] or "none", compact(row["value"]), second))
+    return Section(
+        f"{corpus}: which judge is best at what",
+        f"corpus-{number}",
+        f"CAL: {count(cal['trajectories'])} labelled runs of {count(cal['tasks'])} tasks, success "
+        f"rate {rate(cal['success_rate'])}",
+        tables=[
+            Table(f"Best judges on {corpus}", ("at", "best", "value", "next"), rows, look="cards")
+        ],
+    )
+
+
+def _details(number: int, document: Mapping[str, Any]) -> Section:
+    found = [Finding(item["message"]) for item in document["findings"]]
+    missing = [
+        Finding(f"no {item['what']}: {item['reason']}", item["judge"])
+        for item in document["missing"]
+    ]
+    return Section(
+        f"{document['corpus']}: findings",
+        f"details-{number}",
+        counted(len(found), "finding") if found else "no finding",
+        findings=[*(found or [Finding("Nothing to say against any judge here.")]), *missing],
     )
 
 
 def comparison_markdown(document: Mapping[str, Any]) -> str:
     """Return the block of the comparison, one row a judge."""
     budgets = [(side, alpha) for side in SIDES for alpha in document["alphas"]]
-    names = [f"{side[:3]}. {alpha:g}" for side, alpha in budgets]
     rows = []
     for row in document["rows"]:
         found = {(cell["side"], cell["alpha"]): cell["coverage"] for cell in row["certified"]}
         areas = [_area(row[name]["cal"]) for name in ("auroc", "within_task")]
         rows.append([row["judge"], *areas, *(_share(found.get(budget)) for budget in budgets)])
-    columns = ["judge", "AUROC", "in task", *names]
-    return _block(columns, rows)
+    names = [f"{side[:3]}. {alpha:g}" for side, alpha in budgets]
+    return _block(["judge", "AUROC", "in task", *names], rows)
 
 
 def folds_markdown(evaluations: Sequence[Mapping[str, Any]]) -> str:
     """Return the block of the evaluation on unseen agents; no name of an agent enters it."""
-    rows = [
-        [
-            item["judge"],
-            _area(item["disjoint"]["auroc"]),
-            _area(item["trained_on_all"]["auroc"]),
-            _area(item["difference"]["auroc"]),
-            _area(item["disjoint"]["within_agent"]),
-        ]
-        for item in evaluations
-    ]
-    columns = ("judge", "unseen", "all agents", "difference", "within agent")
-    return _block(columns, rows)
+    columns = ("AUROC unseen", "all agents", "difference", "within agent")
+    found = [(item["judge"], _unseen(item)) for item in evaluations]
+    rows = [[judge, *(figures[name] for name in columns)] for judge, figures in found]
+    return _block(("judge", *columns), rows)
 
 
 def table_markdown(documents: Sequence[Mapping[str, Any]]) -> str:
@@ -271,27 +265,17 @@ def table_markdown(documents: Sequence[Mapping[str, Any]]) -> str:
         best = {item["what"]: item for item in document["best"]}
         most = best[f"certified reject coverage at {document['alphas'][0]:g}"]
         area = best["AUROC on CAL"]
-        floor = next((row for row in document["rows"] if row["judge"] == "lexical"), None)
-        rows.append(
-            [
-                document["corpus"],
-                f"{area['judge']} {rate(area['value'])}",
-                _area(floor and floor["auroc"]["cal"]),
-                most["judge"] or "none",
-                _share(most["value"]),
-            ]
-        )
-    columns = ("corpus", "best AUROC", "lexical", "most certified", "coverage")
-    block = _block(columns, rows)
-    return (
-        block
-        if len(block) < INLINE
-        else block[: block.rindex("\n", 0, INLINE - 40)] + "\n\nMore corpora are on the page.\n"
-    )
+        ranked = f"{area['judge']} {rate(area['value'])}"
+        rows.append([document["corpus"], ranked, most["judge"] or "none", _share(most["value"])])
+    block = _block(("corpus", "best AUROC", "most certified", "coverage"), rows)
+    if len(block) < INLINE:
+        return block
+    more = "\n\nMore corpora are on the page.\n"
+    return block[: block.rindex("\n", 0, INLINE - len(more))] + more
 
 
 def _block(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join(markdown_table(columns, rows, tight=True)) + "\n"
+    return "\n".join(Table("", columns, rows).markdown(tight=True)) + "\n"
 
 
 def comparison_metrics(document: Mapping[str, Any]) -> dict[str, float]:
@@ -312,8 +296,4 @@ def plotted(metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def _share(value: float | None) -> str:
-    return percent(value) if value else "–"
-
-
-def _is_number(table: ComparedTable, place: int) -> bool:
-    return place >= (3 if table.columns[2].startswith("held") else 2)
+    return percent(value) if value else DASH

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.config import corpus_file
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.reports.charts import outcome_heatmap
-from certify_assets.reports.wording import (
-    DASH,
-    count,
-    counted,
+from certify_assets.reports.page import (
+    Banner,
+    Cell,
+    Panel,
+    Section,
+    Table,
     home_of,
     inline_block,
-    markdown_table,
-    measured,
-    percent,
-    rate,
     render,
     store_page,
-    success,
 )
+from certify_assets.reports.wording import DASH, count, counted, measured, percent, rate, success
 
 if TYPE_CHECKING:
     from certify_assets.corpora.leakage import LeakChecks
@@ -30,26 +29,6 @@ if TYPE_CHECKING:
     from certify_assets.storage.store import Store
 
 _MOST_AGENTS = 60
-
-
-class PageTable(NamedTuple):
-    """A table of the page and of the terminal; the first cell of a row names it."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    caption: str = ""
-
-
-class Section(NamedTuple):
-    """A part of the page that is folded, with its figures by name, its tables and its notes."""
-
-    id: str
-    heading: str
-    gist: str
-    facts: Sequence[tuple[str, str]] = ()
-    tables: Sequence[PageTable] = ()
-    notes: Sequence[str] = ()
 
 
 def corpus_sections(report: CorpusReport) -> list[Section]:
@@ -61,9 +40,8 @@ def _profile(report: CorpusReport) -> Section:
     profile = report.profile
     fewest, most = profile.attempts
     return Section(
-        "profile",
         "Profile",
-        "",
+        "profile",
         facts=[
             ("domain", str(report.domain)),
             ("labelled runs", count(profile.trajectories)),
@@ -85,7 +63,7 @@ def _profile(report: CorpusReport) -> Section:
 def _splits(report: CorpusReport) -> Section:
     manifest, splits = report.manifest, report.profile.splits
     if not splits:
-        return Section("splits", "Splits", "not split", notes=[f"Not split: {report.unsplit}"])
+        return Section("Splits", "splits", "not split", notes=[f"Not split: {report.unsplit}"])
     columns = ("split", "tasks", "labelled runs", "π", "ICC", "n_eff")
     rows = [
         (
@@ -100,7 +78,7 @@ def _splits(report: CorpusReport) -> Section:
         if (part := splits.get(name)) is not None
     ]
     gist = f"seed {manifest.seed}, profile {manifest.profile}" if manifest else ""
-    return Section("splits", "Splits", gist, tables=[PageTable("Splits", columns, rows)])
+    return Section("Splits", "splits", gist, tables=[Table("Splits", columns, rows)])
 
 
 def _flips(report: CorpusReport) -> Section:
@@ -116,7 +94,7 @@ def _flips(report: CorpusReport) -> Section:
         "alike. That is no label error: a judge that reads the run can tell which attempt "
         "succeeded. TEST is left out."
     )
-    return Section("flips", "Flips", "tasks whose attempts differ", facts=facts, notes=[note])
+    return Section("Flips", "flips", "tasks whose attempts differ", facts=facts, notes=[note])
 
 
 def _agents(report: CorpusReport) -> Section:
@@ -131,10 +109,10 @@ def _agents(report: CorpusReport) -> Section:
         rows.append((name, count(runs), *known))
     columns = ("agent", "runs", "labelled, outside TEST", "their tasks", "success rate of those")
     return Section(
-        "map",
         "Outcomes by task and attempt",
+        "map",
         "every run, and each agent",
-        tables=[PageTable("Agents", columns, rows)],
+        tables=[Table("Agents", columns, rows)],
     )
 
 
@@ -155,13 +133,13 @@ def _rest(report: CorpusReport) -> Iterator[Section]:
     tables = [control_table(controls)]
     if phrases:
         columns = ("phrase", "runs", "of these succeed", "of others", "example", "text")
-        tables.append(PageTable("Verdict phrases", columns, phrases))
+        tables.append(Table("Verdict phrases", columns, phrases))
     notes = [*_directions(controls)]
     if controls.accepted:
         notes.append(f"Accepted, and on every certificate: {controls.accepted}")
     yield Section(
-        "leaks",
         "What predicts the outcome without reading the run",
+        "leaks",
         f"over the threshold: {', '.join(controls.over) or 'none'}",
         tables=tables,
         notes=notes,
@@ -174,8 +152,8 @@ def _rest(report: CorpusReport) -> Iterator[Section]:
         ),
         ("runs whose text has both outcomes", count(profile.flips.contradicted)),
     ]
-    table = PageTable("Labels", ("figure", "value"), labels)
-    yield Section("labels", "Labels", "where outcomes come from", tables=[table])
+    table = Table("Labels", ("figure", "value"), labels)
+    yield Section("Labels", "labels", "where outcomes come from", tables=[table])
     facts = [
         ("runs that read like an earlier one", count(profile.duplicates)),
         ("groups of tasks with one instruction", count(len(profile.same_instruction))),
@@ -188,32 +166,33 @@ def _rest(report: CorpusReport) -> Iterator[Section]:
             ("runs that judges of 6,000 characters cut", count(lengths.cut)),
             ("of all characters cut", measured(lengths.cut_share)),
         ]
-    yield Section("texts", "Texts", "lengths, duplicates, shared instructions", facts=facts)
+    yield Section("Texts", "texts", "lengths, duplicates, shared instructions", facts=facts)
     dropped = [
         (reason, count(number), imported.examples.get(reason, ""))
         for reason, number in profile.dropped.items()
     ]
     counts = [(note, count(number)) for note, number in imported.notes.items()]
     tables = [
-        PageTable("Left out", ("reason", "records", "the first"), dropped),
-        PageTable("Notes", ("note", "count"), counts),
+        Table("Left out", ("reason", "records", "the first"), dropped),
+        Table("Notes", ("note", "count"), counts),
     ]
     gist = counted(sum(profile.dropped.values()), "record")
     if shown := [table for table in tables if table.rows]:
-        yield Section("left-out", "Left out by the import", gist, tables=shown)
+        yield Section("Left out by the import", "left-out", gist, tables=shown)
 
 
-def control_table(controls: LeakChecks) -> PageTable:
+def control_table(controls: LeakChecks) -> Table:
     """Return every leak control with its interval and threshold."""
     rows = []
     for name, value in controls.measured.items():
         bound = controls.intervals.get(name)
-        state = "under"
+        state = Cell("under", tag="PASS")
         if name in controls.over:
-            state = "over, accepted" if controls.accepted else "over"
+            accepted = bool(controls.accepted)
+            state = Cell("over, accepted", tag="WARN") if accepted else Cell("over", tag="ERROR")
         interval = DASH if bound is None else f"{rate(bound[0])} to {rate(bound[1])}"
         rows.append((name, rate(value), interval, f"{controls.threshold(name):g}", state))
-    return PageTable(
+    return Table(
         "Leak checks",
         ("control", "AUROC", "95 % interval", "threshold", "AUROC is"),
         rows,
@@ -244,51 +223,45 @@ def write_corpus_page(store: Store, report: CorpusReport) -> str:
 
 def render_corpus(report: CorpusReport, *, home: str = "") -> str:
     """Render the page."""
-    profile = report.profile
-    state, heading, sentences = standing(report)
-    drawn, caption = _map(report)
+    profile, map_ = report.profile, _map(report)
     return render(
-        "corpus.html",
+        "page.html",
+        kind="Corpus",
         home=home,
         title=report.config.name,
         about=f"{counted(profile.trajectories, 'labelled run')} of "
         f"{counted(profile.tasks, 'task')}, success rate: "
         f"{success(profile.success_rate)}, task ICC {rate(profile.icc, 2)}; read from the format "
-        f"{report.imported.format}; domain {report.domain}",
-        state=state,
-        heading=heading,
-        sentences=sentences,
-        sections=corpus_sections(report),
-        map=drawn,
-        map_caption=caption,
+        f"{report.imported.format}; domain {report.domain}.",
+        banner=standing(report),
+        sections=[
+            replace(section, panels=[map_]) if section.id == "map" else section
+            for section in corpus_sections(report)
+        ],
+        unfolded=True,
+        sources="the numbers are in profile.json, controls.json and import.json next to it",
     )
 
 
-def standing(report: CorpusReport) -> tuple[str, str, list[str]]:
-    """Return state, heading and sentences of the banner: can a judge be certified here."""
+def standing(report: CorpusReport) -> Banner:
+    """Say whether a judge can be certified here."""
     controls = report.leak_checks
     gates = [gate for gate in report.profile.gates if gate.split != "test"]
-    possible = [gate for gate in gates if gate.possible]
     sentences = [gate.reason for gate in gates]
     if report.unsplit:
         sentences.append(f"It cannot be split: {report.unsplit}")
     if controls.over:
-        names = ", ".join(controls.over)
-        leak = f"The outcome can be predicted without reading the run, by {names}"
-        if not controls.passed:
-            return (
-                "failed",
-                "Blocked by a structural leak",
-                [f"{leak}; it is not accepted.", *sentences],
-            )
-        return (
-            "warn",
-            "Open, with an accepted leak",
-            [f"{leak}. Accepted: {controls.accepted}", *sentences],
+        leak = (
+            f"The outcome can be predicted without reading the run, by {', '.join(controls.over)}"
         )
-    if report.unsplit or not possible:
-        return "nothing", "No certificate is possible by arithmetic", sentences
-    return "certified", "A certificate is possible", sentences
+        if controls.passed:
+            said = f"{leak}. Accepted: {controls.accepted}"
+            return Banner("warn", "Open, with an accepted leak", [said, *sentences])
+        said = f"{leak}; it is not accepted."
+        return Banner("failed", "Blocked by a structural leak", [said, *sentences])
+    if report.unsplit or not any(gate.possible for gate in gates):
+        return Banner("nothing", "No certificate is possible by arithmetic", sentences)
+    return Banner("certified", "A certificate is possible", sentences)
 
 
 def corpus_markdown(report: CorpusReport) -> str:
@@ -305,19 +278,21 @@ def corpus_markdown(report: CorpusReport) -> str:
     controls = control_table(report.leak_checks)
     shown = sorted(controls.rows, key=lambda row: row[-1] == "under")[:6]
     lines = [
-        f"**{standing(report)[1]}**",
+        f"**{standing(report).heading}**",
         "",
-        *markdown_table(("runs", "tasks", "π", "ICC", "n_eff", "flips: cells / tasks"), [figures]),
+        *Table(
+            "", ("runs", "tasks", "π", "ICC", "n_eff", "flips: cells / tasks"), [figures]
+        ).markdown(),
         "",
-        *markdown_table(controls.columns[:4], [row[:4] for row in shown]),
+        *Table("", controls.columns[:4], [row[:4] for row in shown]).markdown(),
     ]
-    return inline_block(lines, "block of the corpus")
+    return inline_block(lines)
 
 
-def _map(report: CorpusReport) -> tuple[str, str]:
+def _map(report: CorpusReport) -> Panel:
     runs = report.runs
     if runs.empty:
-        return "", "No labelled run outside TEST."
+        return Panel("runs", "", "", "No labelled run outside TEST.", "wide")
     drawn = outcome_heatmap(
         runs["task_id"].tolist(),
         runs["agent"].tolist(),
@@ -335,13 +310,12 @@ def _map(report: CorpusReport) -> tuple[str, str]:
             f" The {len(report.manifest.tasks['test'])} tasks of TEST are left out: their outcomes "
             "are not looked at."
         )
-    return drawn.markup, caption
+    return Panel("runs", "", drawn.markup, caption, "wide")
 
 
 def check_table(controls: LeakChecks) -> str:
     """Return the controls as a Markdown table for the metadata of their check."""
-    table = control_table(controls)
-    return "\n".join(markdown_table(table.columns, table.rows))
+    return "\n".join(control_table(controls).markdown())
 
 
 def page_key(corpus: str) -> str:

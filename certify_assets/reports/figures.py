@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from certify_assets.reports.wording import compact, count, done, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     FloatArray = NDArray[np.float64]
 
 _SCALES = {"log-odds": " (log-odds of success)", "probability": " (probability of success)"}
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One figure with heading and caption; `layout` is ``half``, ``lead`` or ``wide``."""
-
-    name: str
-    heading: str
-    markup: str
-    caption: str
-    layout: str = "half"
 
 
 def canvas(width: int, height: int, legend_rows: int = 2, *, left: int = 52) -> tuple[Figure, Axes]:
@@ -45,15 +34,9 @@ def canvas(width: int, height: int, legend_rows: int = 2, *, left: int = 52) -> 
     return figure, figure.add_subplot()
 
 
-def percent_axes(axes: Axes, *, x: bool = False, y: bool = False) -> None:
-    """Write the numbers of axes as percentages."""
-    from matplotlib.ticker import FuncFormatter
-
-    formatter = FuncFormatter(lambda value, _: percent(round(abs(float(value)), 6)))
-    if x:
-        axes.xaxis.set_major_formatter(formatter)
-    if y:
-        axes.yaxis.set_major_formatter(formatter)
+def _percent_axis(axis: Axis) -> None:
+    """Write the numbers of an axis as percentages."""
+    axis.set_major_formatter(lambda value, _: percent(round(abs(float(value)), 6)))
 
 
 def legend(axes: Axes, columns: int) -> None:
@@ -121,9 +104,10 @@ def risk_coverage(
         axes.set(
             xlabel=f"share of runs the judge would {side}", ylabel=f"error among {done(side)} runs"
         )
-        percent_axes(axes, x=True, y=True)
+        _percent_axis(axes.xaxis)
+        _percent_axis(axes.yaxis)
         legend(axes, 2)
-        return svg.figure_svg(figure, name, _risk_label(side, alpha, point, error))
+        return svg.figure_svg(figure, name, _risk_label(side, alpha, point))
 
 
 def _ceiling(values: FloatArray) -> float:
@@ -135,24 +119,14 @@ def _error_ceiling(error: FloatArray, alpha: float) -> float:
     return float(min(1.0, max(2.6 * alpha, np.max(finite, initial=0.0) * 1.15)))
 
 
-def _risk_label(
-    side: str, alpha: float, point: tuple[float, float] | None, error: FloatArray
-) -> str:
-    widest = (
-        f"The observed error ends at {percent(float(error[-1]))} at the widest threshold."
-        if error.size
-        else ""
-    )
-    if point is None:
-        return (
-            f"Risk-coverage curve of the {side} side: no threshold is certified at a budget of "
-            f"{percent(alpha)}. {widest}"
+def _risk_label(side: str, alpha: float, point: tuple[float, float] | None) -> str:
+    found = f"no threshold is certified at a budget of {percent(alpha)}"
+    if point is not None:
+        found = (
+            f"the certified point decides {percent(point[0])} of runs with an observed error of "
+            f"{percent(point[1])}, below the budget of {percent(alpha)}"
         )
-    return (
-        f"Risk-coverage curve of the {side} side: the certified point decides "
-        f"{percent(point[0])} of runs with an observed error of "
-        f"{percent(point[1])}, below the budget of {percent(alpha)}. {widest}"
-    )
+    return f"Risk-coverage curve of the {side} side: {found}."
 
 
 def score_distribution(
@@ -183,7 +157,7 @@ def score_distribution(
         )
         axes.yaxis.set_major_formatter(lambda value, _: count(abs(value)))
         legend(axes, 2)
-        return svg.figure_svg(figure, name, _score_label(values, truth, thresholds))
+        return svg.figure_svg(figure, name, _score_label(truth, thresholds))
 
 
 def _by_outcome(axes: Axes, successes: FloatArray, failures: FloatArray, edges: FloatArray) -> None:
@@ -216,20 +190,11 @@ def _shade(axes: Axes, side: str, threshold: float, edges: FloatArray) -> None:
     )
 
 
-def _score_label(values: FloatArray, truth: NDArray[np.bool_], thresholds: dict[str, float]) -> str:
-    middles = [
-        float(np.median(part)) if part.size else None for part in (values[truth], values[~truth])
-    ]
-    marks = (
-        "; ".join(
-            f"{side} threshold {compact(value)}" for side, value in sorted(thresholds.items())
-        )
-        or "no certified threshold"
-    )
+def _score_label(truth: NDArray[np.bool_], thresholds: dict[str, float]) -> str:
+    marks = (f"{side} threshold {compact(value)}" for side, value in sorted(thresholds.items()))
     return (
-        f"Scores of {count(truth.sum())} successes (median {compact(middles[0])}) and "
-        f"{count((~truth).sum())} failures "
-        f"(median {compact(middles[1])}); {marks}."
+        f"Scores of {count(truth.sum())} successes and {count((~truth).sum())} failures; "
+        f"{'; '.join(marks) or 'no certified threshold'}."
     )
 
 
@@ -250,18 +215,12 @@ def interval_band(path: Mapping[str, Any], *, alpha: float, name: str) -> str:
         axes.plot(at, error, color=svg.INK, lw=1.6, marker="o", ms=3, label="realised error")
         _level_line(axes, alpha, f"budget α = {percent(alpha)}")
         axes.set(ylim=(0, top), ylabel="error among decided runs")
-        percent_axes(axes, y=True)
+        _percent_axis(axes.yaxis)
         axes.set(xlim=(1, max(at[-1], 2)), xlabel="labelled tasks, in order")
-        axes.xaxis.set_major_locator(_whole())
+        axes.xaxis.get_major_locator().set_params(nbins=7, integer=True)
         legend(axes, 2)
         label = (
             f"Interval for the error: {percent(low[-1])} to {percent(high[-1])} after "
             f"{count(at[-1])} tasks; budget {percent(alpha)}."
         )
         return svg.figure_svg(figure, name, label)
-
-
-def _whole() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(nbins=7, integer=True)

@@ -5,95 +5,82 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from certify_assets.operations.history import history_key
-from certify_assets.reports.wording import (
-    DASH,
-    compact,
-    count,
-    counted,
+from certify_assets.reports.page import (
+    Banner,
+    Finding,
+    Section,
+    Table,
     home_of,
     inline_block,
-    markdown_table,
-    percent,
     render,
     store_page,
 )
+from certify_assets.reports.wording import DASH, compact, count, counted, percent
 
 if TYPE_CHECKING:
     from certify_assets.operations.history import HistoryStep, OperationHistory, SideHistory
     from certify_assets.storage.store import Store
 
-COLUMNS = (
-    "certificates",
-    "made",
-    "deployed",
-    "side",
-    "budget",
-    "δ",
-    "certified",
-    "realised error",
-    "interval",
-    "tasks",
-    "alarm",
+_COLUMNS = (
+    *("certificates", "made", "deployed", "side", "budget", "δ", "certified"),
+    *("realised error", "interval", "tasks", "alarm"),
 )
-BATCH_COLUMNS = ("batch", "state", "runs", "decided without a label", "labels", "δ", "draw")
+_BATCHES = ("batch", "state", "runs", "decided without a label", "labels", "δ", "draw")
 _SHOWN = 6
-
-
-def _short(step: HistoryStep) -> str:
-    return f"R{step.number}" if step.number else "first"
 
 
 def render_history(history: OperationHistory, *, home: str = "") -> str:
     """Render the page; the same text for the same document."""
-    state, heading, reason = _verdict(history)
-    steps = history.steps
-    return render(
-        "history.html",
-        home=home,
-        title=history.corpus,
-        state=state,
-        heading=heading,
-        reason=reason,
-        facts=[
-            ("sets of certificates", count(len(steps))),
-            ("later certificates and recertifications", count(len(history.claims))),
-            ("alarms", count(len(history.alarms))),
-            ("δ spent by them", compact(history.spent)),
-            (
-                "δ spent in all, of what is declared",
-                f"{compact(history.first_delta + history.spent)} of "
-                f"{compact(history.first_delta + history.promised)}",
-            ),
-        ],
-        columns=COLUMNS,
-        rows=history_rows(history),
-        alarms=[
+    nothing = [] if history.steps else ["Nothing was deployed or recertified yet."]
+    used = Section("Certificates in use", tables=[history_table(history)], notes=nothing)
+    schedule = history.schedule or (
+        "No schedule is declared yet: the first later certificate declares one."
+    )
+    alarms = [
+        Finding(
             f"{item.time[:19]}: {item.judge}, {item.side} at {percent(item.alpha)}, after "
             f"{counted(item.at, 'labelled task')}"
-            for item in history.alarms
+        )
+        for item in history.alarms
+    ]
+    return render(
+        "page.html",
+        kind="Operation: certificates in use, one after the other",
+        home=home,
+        title=history.corpus,
+        banner=_verdict(history),
+        sections=[
+            used,
+            *([_batches(history)] if history.batches else []),
+            *([Section("Alarms", findings=alarms)] if alarms else []),
+            Section("What is promised together", texts=[history.joint], notes=[schedule]),
         ],
-        batch_columns=BATCH_COLUMNS,
-        batches=[
-            [
-                ", ".join(item.batches),
-                item.state.replace("_", " "),
-                count(item.runs),
-                count(item.decided),
-                count(item.labels_used),
-                compact(item.delta),
-                count(item.draws),
-            ]
-            for item in history.batches
-        ],
-        joint=history.joint,
-        schedule=history.schedule
-        or "No schedule is declared yet: the first later certificate declares one.",
     )
 
 
-def history_rows(history: OperationHistory) -> list[list[str]]:
-    """Return the cells of the table of certificates, under `COLUMNS`."""
-    return [row for step in history.steps for row in _rows(step)]
+def history_table(history: OperationHistory) -> Table:
+    """Return every set of certificates, a row a side."""
+    rows = [row for step in history.steps for row in _rows(step)]
+    return Table(f"Certificates of {history.corpus}", _COLUMNS, rows)
+
+
+def _batches(history: OperationHistory) -> Section:
+    rows = [
+        [
+            ", ".join(item.batches),
+            item.state.replace("_", " "),
+            *map(count, (item.runs, item.decided, item.labels_used)),
+            compact(item.delta),
+            count(item.draws),
+        ]
+        for item in history.batches
+    ]
+    about = (
+        "Runs of new agents and known tasks, which no certificate above covers. Each batch holds "
+        "at its own δ over its draw, whatever its agents and tasks."
+    )
+    table = Table("Table of batches", _BATCHES, rows)
+    return Section("Batch certificates", texts=[about], tables=[table])
 
 
 def write_history_page(store: Store, history: OperationHistory) -> str:
@@ -104,10 +91,9 @@ def write_history_page(store: Store, history: OperationHistory) -> str:
 
 def history_markdown(history: OperationHistory) -> str:
     """Return the verdict block of the asset: under 1,000 characters, no text of the data."""
-    _, heading, _ = _verdict(history)
     rows = [
         [
-            _short(step),
+            f"R{step.number}" if step.number else "first",
             side.side,
             f"{side.alpha:g}",
             percent(side.coverage),
@@ -118,8 +104,8 @@ def history_markdown(history: OperationHistory) -> str:
         for side in step.sides
     ]
     columns = ("set", "side", "α", "certified", "error", "tasks")
-    table = markdown_table(columns, rows[-_SHOWN:], tight=True)
-    return inline_block([f"**{heading}**", "", *table])
+    table = Table("", columns, rows[-_SHOWN:]).markdown(tight=True)
+    return inline_block([f"**{_verdict(history).heading}**", "", *table])
 
 
 def history_metrics(history: OperationHistory) -> dict[str, float]:
@@ -138,27 +124,35 @@ def history_metrics(history: OperationHistory) -> dict[str, float]:
     return metrics
 
 
-def _verdict(history: OperationHistory) -> tuple[str, str, str]:
-    steps = history.steps
-    if not steps:
-        return "nothing", "Nothing is in operation yet", "No judge was deployed on this corpus."
-    deployed = [step for step in steps if step.deployed]
-    last = max(deployed, key=lambda step: max(step.deployed)) if deployed else None
-    if last is None:
-        return "nothing", "Recertified, and never deployed", "Its certificates decide nothing."
-    use = f"{last.label}, deployment {max(last.deployed)}, made {last.time[:10]}."
-    if any(side.alarm for side in last.sides):
-        return (
-            "failed",
-            "The certificates in use raised an alarm",
-            f"{use} Nothing is decided until new ones are deployed.",
-        )
-    return "certified", "The certificates in use raised no alarm", use
+def _verdict(history: OperationHistory) -> Banner:
+    spent, declared = history.first_delta + history.spent, history.first_delta + history.promised
+    facts = [
+        ("sets of certificates", count(len(history.steps)), ""),
+        ("later certificates and recertifications", count(len(history.claims)), ""),
+        ("alarms", count(len(history.alarms)), ""),
+        ("δ spent by them", compact(history.spent), ""),
+        ("δ spent in all, of what is declared", f"{compact(spent)} of {compact(declared)}", ""),
+    ]
+    deployed = [step for step in history.steps if step.deployed]
+    if deployed:
+        last = max(deployed, key=lambda step: max(step.deployed))
+        use = f"{last.label}, deployment {max(last.deployed)}, made {last.time[:10]}."
+        state, heading = "certified", "The certificates in use raised no alarm"
+        if any(side.alarm for side in last.sides):
+            state, heading = "failed", "The certificates in use raised an alarm"
+            use = f"{use} Nothing is decided until new ones are deployed."
+    elif history.steps:
+        state, heading = "nothing", "Recertified, and never deployed"
+        use = "Its certificates decide nothing."
+    else:
+        state, heading = "nothing", "Nothing is in operation yet"
+        use = "No judge was deployed on this corpus."
+    return Banner(state, heading, [use], facts)
 
 
 def _rows(step: HistoryStep) -> list[list[str]]:
     deployed = ", ".join(map(str, step.deployed)) or "never"
-    nothing = [["nothing certified", *[DASH] * (len(COLUMNS) - 4)]]
+    nothing = [["nothing certified", *[DASH] * (len(_COLUMNS) - 4)]]
     cells = [_cells(side) for side in step.sides] or nothing
     return [[step.label, step.time[:10], deployed, *row] for row in cells]
 

@@ -20,9 +20,9 @@ from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.history import history_key
 from certify_assets.operations.ledger import ledger_entries
 from certify_assets.operations.monitor_record import read_alarms
-from certify_assets.reports.certificate_text import AUDIT_WORDS
 from certify_assets.reports.corpus_page import page_key
-from certify_assets.reports.wording import percent, render, store_page
+from certify_assets.reports.page import render, store_page
+from certify_assets.reports.wording import AUDIT_WORDS, percent
 from certify_assets.storage.store import Store
 from certify_assets.words import WORDS
 
@@ -118,6 +118,7 @@ def render_index(corpora: Sequence[CorpusEntry], pages: Sequence[PageLink] = ())
     """Render the start page."""
     return render(
         "index.html",
+        kind="Start page",
         title="Corpora and judges",
         corpora=corpora,
         pages=pages,

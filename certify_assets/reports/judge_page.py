@@ -13,14 +13,8 @@ from certify_assets.operations.audit import CertificateAudit, load_audits
 from certify_assets.operations.certifier import deciding_certificates, load_certificates
 from certify_assets.operations.left_out_agents import left_out_agents
 from certify_assets.operations.spending import read_spending
-from certify_assets.reports.wording import (
-    home_of,
-    inline_block,
-    markdown_table,
-    percent,
-    signed,
-    store_page,
-)
+from certify_assets.reports.page import home_of, inline_block, markdown_table, store_page
+from certify_assets.reports.wording import percent, signed
 from certify_assets.words import WORDS
 
 if TYPE_CHECKING:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from certify_assets.certificates.monitor import DetectorState
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.monitor_record import MonitorEntry, MonitorRecord, SampleFile
 from certify_assets.operations.monitoring import load_monitor
-from certify_assets.reports.figures import Panel, interval_band
-from certify_assets.reports.wording import (
-    compact,
-    count,
-    counted,
-    done,
+from certify_assets.reports.figures import interval_band
+from certify_assets.reports.page import (
+    Banner,
+    Cell,
+    Finding,
+    Panel,
+    Section,
+    Table,
     home_of,
     inline_block,
-    markdown_table,
-    percent,
     render,
     store_page,
 )
+from certify_assets.reports.wording import compact, count, counted, done, percent
 
 _HEADINGS = {
     "alarm": ("failed", "Alarm: labelled tasks speak for an error above the budget"),
@@ -34,18 +33,17 @@ _HEADINGS = {
 
 def render_monitor_page(document: MonitorRecord, *, title: str, home: str = "") -> str:
     """Render the page of a monitor."""
-    state, heading = _HEADINGS[document.status]
+    sections = [_monitor(entry, f"m{place}") for place, entry in enumerate(document.monitors)]
+    sections.append(_labels(document))
+    if findings := _findings(document):
+        sections.append(Section("Findings", findings=findings))
     return render(
-        "monitor.html",
+        "page.html",
+        kind="Monitor of a certified threshold",
         home=home,
         title=title,
-        state=state,
-        heading=heading,
-        reason=document.reason,
-        files=_sources(document),
-        count=count,
-        monitors=[_monitor(entry, f"m{place}") for place, entry in enumerate(document.monitors)],
-        findings=_distinct(document),
+        banner=Banner(*_HEADINGS[document.status], [document.reason]),
+        sections=sections,
     )
 
 
@@ -74,7 +72,7 @@ def monitor_markdown(document: MonitorRecord) -> str:
         for entry in document.monitors
     ]
     columns = ("side", "α", "e-value", "alarm from", "error", "interval", "tasks")
-    table = ["", *markdown_table(columns, rows, tight=True)] if rows else []
+    table = ["", *Table("", columns, rows).markdown(tight=True)] if rows else []
     return inline_block([f"**{heading}**", *table])
 
 
@@ -93,29 +91,54 @@ def monitor_metrics(document: MonitorRecord) -> dict[str, float]:
     return metrics
 
 
-def _monitor(entry: MonitorEntry, name: str) -> dict[str, Any]:
+def _monitor(entry: MonitorEntry, name: str) -> Section:
     """Return one certificate's monitor as shown."""
     whose = ", labels of operation" if entry.source == "operation" else ""
-    return {
-        "heading": f"{done(entry.side).capitalize()} runs, budget {percent(entry.alpha)}{whose}",
-        "alarm": entry.result.alarm,
-        "promise": entry.promise,
-        "facts": _facts(entry),
-        "panel": _interval(entry, name),
-        "sha256": entry.certificate_sha256,
-    }
+    state = Cell("no alarm", tag="PASS")
+    if entry.result.alarm:
+        state = Cell("alarm: issue a new certificate", tag="ERROR")
+    low, high = entry.result.interval
+    caption = (
+        f"Now {percent(low)} to {percent(high)}, every task weighing by the share of its runs that "
+        f"is decided. It holds at every task at once with {percent(1 - entry.delta)} confidence, "
+        "as long as the error does not change."
+    )
+    drawn = interval_band(asdict(entry.path), alpha=entry.alpha, name=f"{name}band")
+    return Section(
+        f"{done(entry.side).capitalize()} runs, budget {percent(entry.alpha)}{whose}",
+        texts=[state],
+        facts=_facts(entry),
+        panels=[Panel(f"{name}band", "Interval for the error", drawn, caption, "lead")],
+        notes=[f"The certificate: {entry.promise} {entry.certificate_sha256}"],
+    )
 
 
-def _sources(document: MonitorRecord) -> list[SampleFile]:
+def _labels(document: MonitorRecord) -> Section:
     """Return the files that were read, and the labels of operation where the judge is deployed."""
-    if document.operation is None:
-        return list(document.files)
-    streams = document.operation.streams.values()
-    rows = max((item.rows for item in streams), default=0)
-    tasks = max((item.audit_tasks + item.spot_tasks for item in streams), default=0)
-    labels = document.operation.labels
-    read = SampleFile(f"labels up to event {labels.sequence}", labels.sha256, rows, tasks)
-    return [*document.files, read]
+    files = list(document.files)
+    if document.operation is not None:
+        streams = document.operation.streams.values()
+        rows = max((item.rows for item in streams), default=0)
+        tasks = max((item.audit_tasks + item.spot_tasks for item in streams), default=0)
+        labels = document.operation.labels
+        files.append(
+            SampleFile(f"labels up to event {labels.sequence}", labels.sha256, rows, tasks)
+        )
+    read = [
+        (file.name, count(file.rows), count(file.tasks), Cell(file.sha256, look="hash"))
+        for file in files
+    ]
+    columns = ("file", "runs", "tasks", "SHA-256")
+    return Section(
+        "Labels that were read",
+        texts=[] if read else ["None yet."],
+        tables=[Table("Table of files", columns, read, look="lineage")] if read else [],
+        notes=[
+            "Only tasks drawn at random before scoring, with every attempt labelled, in the order "
+            "in which they came. Labels of what the judge could not decide are refused. The "
+            "platform also refuses tasks of the splits."
+        ],
+    )
 
 
 def _facts(entry: MonitorEntry) -> list[tuple[str, str]]:
@@ -140,23 +163,7 @@ def _evidence(state: DetectorState) -> str:
     return f"{compact(state.value)}, alarm from {count(state.threshold)}"
 
 
-def _interval(entry: MonitorEntry, name: str) -> Panel:
-    low, high = entry.result.interval
-    weight = "every task weighing by the share of its runs that is decided"
-    return Panel(
-        f"{name}band",
-        "Interval for the error",
-        interval_band(asdict(entry.path), alpha=entry.alpha, name=f"{name}band"),
-        f"Now {percent(low)} to {percent(high)}, {weight}. It holds at every task at once with "
-        f"{percent(1 - entry.delta)} confidence, as long as the error does not change.",
-        "lead",
-    )
-
-
-def _distinct(document: MonitorRecord) -> list[dict[str, str]]:
+def _findings(document: MonitorRecord) -> list[Finding]:
     """Findings of the document and of its monitors, each sentence once."""
-    found: Sequence[Mapping[str, str]] = [
-        *document.findings,
-        *(one for entry in document.monitors for one in entry.result.findings),
-    ]
-    return [dict(pair) for pair in dict.fromkeys(tuple(finding.items()) for finding in found)]
+    found = [*document.findings, *(one for m in document.monitors for one in m.result.findings)]
+    return list(dict.fromkeys(Finding(item["message"], item["code"]) for item in found))

@@ -19,6 +19,7 @@ from certify_assets.operations.review_queue import (
     queue_key,
     queue_page_key,
 )
+from certify_assets.reports.page import environment, markdown_table
 from certify_assets.reports.review_run import (
     STEPS,
     criterion_lines,
@@ -26,7 +27,7 @@ from certify_assets.reports.review_run import (
     shown_parts,
     shown_steps,
 )
-from certify_assets.reports.wording import compact, count, counted, environment, markdown_table
+from certify_assets.reports.wording import compact, count, counted
 
 if TYPE_CHECKING:
     from certify_assets.operations.agreement import Agreement

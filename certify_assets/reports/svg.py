@@ -16,20 +16,12 @@ if TYPE_CHECKING:
 
 #: colours of the light page; each is drawn as the variable of the style sheet that holds it, so
 #: that a chart follows the page into dark mode
-SHARE = "#1f57b0"
-SHARE_SOFT = "#b7cdee"
-PASS = "#13776f"
-PASS_SOFT = "#a5d6d0"
-HUMAN = "#5a6470"
-HUMAN_SOFT = "#dfe3e8"
-WRONG = "#b3261e"
-WRONG_SOFT = "#f3d3d0"
-BUDGET = "#8a5a00"
-INK = "#1c2229"
-MUTED = "#5c6672"
-GRID = "#e4e8ed"
-AXIS = "#aab2bc"
-PAPER = "#ffffff"
+SHARE, SHARE_SOFT = "#1f57b0", "#b7cdee"
+PASS, PASS_SOFT = "#13776f", "#a5d6d0"
+HUMAN, HUMAN_SOFT = "#5a6470", "#dfe3e8"
+WRONG, WRONG_SOFT = "#b3261e", "#f3d3d0"
+BUDGET, INK, MUTED = "#8a5a00", "#1c2229", "#5c6672"
+GRID, AXIS, PAPER = "#e4e8ed", "#aab2bc", "#ffffff"
 VARIABLES: dict[str, str] = {
     SHARE: "--share",
     SHARE_SOFT: "--share-soft",
@@ -49,7 +41,6 @@ VARIABLES: dict[str, str] = {
 
 _RC: dict[str, str | float | list[str]] = {
     "svg.fonttype": "none",
-    "svg.hashsalt": "certify_assets",
     "svg.image_inline": True,
     "text.parse_math": False,
     "text.usetex": False,
@@ -85,16 +76,15 @@ _RC: dict[str, str | float | list[str]] = {
     "figure.dpi": 72,
 }
 
-_PROLOGUE = re.compile(r"^.*?(?=<svg)", re.DOTALL)
-_METADATA = re.compile(r"\s*<metadata>.*?</metadata>", re.DOTALL)
 _OPENING = re.compile(r"<svg[^>]*?viewBox=\"([^\"]+)\"[^>]*>")
-_ELEMENT_ID = re.compile(r"(<g) id=\"[^\"]*\"")
-_REFERENCED_ID = re.compile(r"(?<=\bid=\")([^\"]+)(?=\")")
-_FAMILY = re.compile(r"font-family: [^;\"]*;? ?")
-_UNTURNED = re.compile(r" transform=\"rotate\(-?0 [^)]*\)\"")
+# metadata, comments, and styles: the page's own font is set once, in its style sheet
+_CLUTTER = re.compile(
+    r"\s*<(metadata|style)\b.*?</\1>|<!--.*?-->|font-family: [^;\"]*;? ?|(?<=>)\s+(?=<)", re.DOTALL
+)
+# names of the parts of a figure, which are those of every figure
+_GROUP_ID = re.compile(r"(<g) id=\"[^\"]*\"")
 _TAG = re.compile(r"<[^>]*>")
 _LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
-_BLANKS = re.compile(r">\s+<")
 _COLOUR = re.compile(r"#[0-9a-f]{6}\b")
 
 
@@ -114,33 +104,20 @@ def style_context() -> Any:
 
 
 def figure_svg(figure: Figure, name: str, label: str) -> str:
-    """Write a matplotlib figure as inline SVG."""
+    """Write a matplotlib figure as inline SVG; `name` keeps its ids apart from those of others."""
+    import matplotlib as mpl
+
     stream = io.StringIO()
-    figure.savefig(
-        stream,
-        format="svg",
-        metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
-        transparent=True,
-    )
-    text = _METADATA.sub("", _PROLOGUE.sub("", stream.getvalue(), count=1))
+    metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    with mpl.rc_context({"svg.hashsalt": f"certify_assets {name}"}):
+        figure.savefig(stream, format="svg", metadata=metadata, transparent=True)
+    text = stream.getvalue()
     opening = _OPENING.search(text)
     if opening is None:
         raise RuntimeError("matplotlib wrote an SVG without a viewBox")
-    body = text[opening.end() : text.rindex("</svg>")]
-    return inline_svg(_tidy(body, name), opening.group(1), label, classes="plot")
-
-
-def _tidy(body: str, name: str) -> str:
-    body = _ELEMENT_ID.sub(r"\1", body)
-    body = re.sub(r"<style[^>]*>.*?</style>", "", body, flags=re.DOTALL)
-    body = re.sub(r"<!--.*?-->", "", body, flags=re.DOTALL).replace("xlink:href", "href")
-    for old in sorted(set(_REFERENCED_ID.findall(body)), key=len, reverse=True):
-        body = re.sub(
-            rf"(id=\"|href=\"#|url\(#){re.escape(old)}(?=[\")])", rf"\g<1>{name}-{old}", body
-        )
-    # the page's own font is set once, in its style sheet
-    body = _UNTURNED.sub("", _FAMILY.sub("", body))
-    return _BLANKS.sub("><", _TAG.sub(_shorter, body))
+    body = _CLUTTER.sub("", text[opening.end() : text.rindex("</svg>")])
+    body = _TAG.sub(_shorter, _GROUP_ID.sub(r"\1", body).replace("xlink:href", "href"))
+    return inline_svg(body, opening[1], label, classes="plot")
 
 
 def _shorter(tag: re.Match[str]) -> str:

@@ -1,33 +1,22 @@
-"""Numbers, short words, Markdown blocks and templates that every page shares."""
+"""Numbers and short words, as every page writes them."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from certify_assets._version import __version__
-from certify_assets.files import sha256_bytes
 from certify_assets.words import WORDS
 
-if TYPE_CHECKING:
-    import jinja2
-
-    from certify_assets.storage.store import Store
-
 DASH = "\N{EN DASH}"
-#: longest block that Dagster shows inline on the page of an asset
-INLINE = 1000
+#: what an audit's verdict says about a release, the most reassuring first
+AUDIT_WORDS: dict[str, str] = {
+    "PASS": "passed on held-out tasks",
+    "NONE": "not audited yet",
+    "WARN": "inconclusive on held-out tasks",
+    "ERROR": "failed on held-out tasks",
+}
 _MINUS = "\N{MINUS SIGN}"
-# where the footer of a printed page says what it is, until the page is complete
-_STAMP = "@@stamp@@"
 # a percent sign stands off its number by a space that neither breaks nor gapes
 _PERCENT = "\N{NARROW NO-BREAK SPACE}%"
-# they change the order in which the text after them is shown
-_REORDERING = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
 
 def percent(share: float | None, digits: int = 1) -> str:
@@ -91,12 +80,8 @@ def small(value: float | None) -> str:
     if value >= 0.001:
         return f"{value:.3g}"
     exponent = math.floor(math.log10(value))
-    return f"{value / 10**exponent:.1f}\N{MULTIPLICATION SIGN}10{superscript(exponent)}"
-
-
-def superscript(exponent: int) -> str:
-    """Write a whole number as an exponent."""
-    return str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    raised = str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{value / 10**exponent:.1f}\N{MULTIPLICATION SIGN}10{raised}"
 
 
 def signed(value: float | None, digits: int = 3) -> str:
@@ -125,69 +110,3 @@ def log_odds(threshold: float | None, scale: str = "log-odds") -> str:
 def done(side: str) -> str:
     """Return what a run is after the decision of a side: auto-failed or auto-passed."""
     return f"{WORDS[side]}ed"
-
-
-def in_order(page: str) -> str:
-    r"""Write characters that reorder text as \u escapes; names in a page are untrusted."""
-    return _REORDERING.sub(lambda found: f"\\u{ord(found[0]):04x}", page)
-
-
-@lru_cache(maxsize=1)
-def environment() -> jinja2.Environment:
-    """Return the environment of the templates next to this file."""
-    import jinja2
-
-    made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    shared = (percent, count, counted, rate, compact, small)
-    made.globals |= {function.__name__: function for function in shared}
-    # what only some pages have: the way back to the start page, a date, a line below the title
-    made.globals |= {"version": __version__, "home": "", "date": "", "about": "", "stamp": _STAMP}
-    return made
-
-
-def render(template: str, **values: object) -> str:
-    """Fill a template; its footer in print has the date and a hash, by default that of the page."""
-    page = in_order(environment().get_template(template).render(**values))
-    what = values.get("hashed") or f"page {sha256_bytes(page.encode('utf-8'))[:16]}"
-    parts = (f"certify_assets {__version__}", str(values.get("date", "")), f"SHA-256 of the {what}")
-    # the first place is that of the style sheet, before any text of the data
-    return page.replace(_STAMP, " · ".join(part for part in parts if part), 1)
-
-
-def home_of(key: str, corpus: str = "") -> str:
-    """Return the address of the start page, or of a corpus on it, from the page with this key."""
-    return "../" * key.count("/") + "index.html" + (f"#{corpus}" if corpus else "")
-
-
-def store_page(store: Store, key: str, page: str) -> str:
-    """Store a page; return where it is."""
-    store.write_bytes(key, page.encode("utf-8"))
-    return store.locate(key)
-
-
-def markdown_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, tight: bool = False
-) -> list[str]:
-    """Return the lines of a Markdown table, without blanks around the cells where it is tight."""
-    blank, rule = ("", "-|") if tight else (" ", "---|")
-    head, *lines = (
-        f"|{blank}{f'{blank}|{blank}'.join(cells)}{blank}|" for cells in (columns, *rows)
-    )
-    return [head, "|" + rule * len(columns), *lines]
-
-
-def inline_block(lines: Iterable[str], what: str = "verdict block") -> str:
-    """Join the lines of a block; one that Dagster would not show inline is a mistake of ours."""
-    block = "\n".join(lines) + "\n"
-    if len(block) >= INLINE:
-        raise RuntimeError(
-            f"the {what} has {len(block)} characters; it must stay under {INLINE} to be shown "
-            "inline"
-        )
-    return block

@@ -63,39 +63,35 @@ _REWARD = "() => WOB_DONE_GLOBAL ? WOB_RAW_REWARD_GLOBAL : null"
 _LOOK = r"""() => {
   window.agentSees = [];
   if (WOB_DONE_GLOBAL) return [true, []];
-  const harness = ['reward-display', 'sync-task-cover', 'click-canvas', 'query'];
   const short = (text) => (text || '').replace(/\s+/g, ' ').trim().slice(0, 60);
-  const own = (e) => short([...e.childNodes].filter((n) => n.nodeType === 3)
-    .map((n) => n.data).join(' '));
   const quoted = (kind, text) => text ? `${kind} "${text}"` : kind;
-  const label = (e) => short(e.labels && e.labels.length ? e.labels[0].textContent
-    : e.previousElementSibling ? e.previousElementSibling.textContent : '');
+  const label = (e) => short((e.labels?.[0] || e.previousElementSibling)?.textContent);
   const say = (e) => {
     const tag = e.tagName.toLowerCase();
-    if (tag === 'input' && /^(checkbox|radio)$/.test(e.type))
+    const texts = [...e.childNodes].filter((n) => n.nodeType === 3);
+    const own = short(texts.map((n) => n.data).join(' '));
+    if (/^(checkbox|radio)$/.test(e.type))
       return `${quoted(e.type, label(e))} ${e.checked ? 'on' : 'off'}`;
     if (tag === 'button' || (tag === 'input' && /^(button|submit)$/.test(e.type)))
       return quoted('button', short(e.textContent || e.value));
     if (tag === 'input' || tag === 'textarea')
       return quoted('field', label(e)) + (e.value ? ` holds "${short(e.value)}"` : '');
-    if (tag === 'select') return `list of ${[...e.options].map((o) => short(o.textContent))
-      .join(', ').slice(0, 120)}; chosen ${[...e.selectedOptions].map((o) => short(o.text))}`;
+    if (tag === 'select') return `list of ${[...e.options].map((o) => short(o.text)).join(', ')
+      .slice(0, 120)}; chosen ${[...e.selectedOptions].map((o) => short(o.text))}`;
     if (tag === 'a') return quoted('link', short(e.textContent));
-    if (e.ownerSVGElement)
-      return quoted(`${e.getAttribute('fill') || ''} ${tag}`.trim(), own(e));
-    if (own(e)) return quoted('text', own(e));
+    if (e.ownerSVGElement) return quoted(`${e.getAttribute('fill') || ''} ${tag}`.trim(), own);
+    if (own) return quoted('text', own);
     return !e.children.length && (e.className || e.id) ? `icon ${e.className || e.id}` : '';
   };
-  const walk = (e) => {
-    const style = getComputedStyle(e), box = e.getBoundingClientRect();
-    if (harness.includes(e.id) || /^(SCRIPT|STYLE|OPTION|DEFS)$/i.test(e.tagName)
-      || style.display === 'none') return;
-    const shown = box.width >= 1 && box.height >= 1 && style.visibility !== 'hidden';
-    const line = shown && !['wrap', 'area'].includes(e.id) ? say(e) : '';
+  const hidden = '#reward-display, #sync-task-cover, #click-canvas, #query, '
+    + 'script, style, option, defs';
+  for (const e of document.body.querySelectorAll('*')) {
+    const box = e.getBoundingClientRect();
+    if (box.width < 1 || box.height < 1 || e.closest(hidden)
+      || getComputedStyle(e).visibility === 'hidden' || /^(wrap|area)$/.test(e.id)) continue;
+    const line = say(e);
     if (line) window.agentSees.push([e, line]);
-    for (const child of e.children) walk(child);
-  };
-  for (const child of document.body.children) walk(child);
+  }
   return [false, window.agentSees.map((seen) => seen[1])];
 }"""
 
@@ -204,10 +200,9 @@ class TaskPage:
 
 
 def attempt(page: TaskPage, ask: Ask) -> Iterator[tuple[str, str]]:
-    """Let a model act until it claims, repeats itself or turns run out; yield (action, seen)."""
+    """Let a model act until it claims or turns run out; yield (action, seen)."""
     ended, lines = page.look()
-    seen = "; ".join(lines)[:_SHOWN]
-    yield "open the page", seen
+    yield "open the page", "; ".join(lines)[:_SHOWN]
     messages = [{"role": "system", "content": SYSTEM}]
     for asked, answer in EXAMPLES:
         messages += _turn(asked, answer)
@@ -217,9 +212,6 @@ def attempt(page: TaskPage, ask: Ask) -> Iterator[tuple[str, str]]:
         asked = f"Task: {page.instruction}\nLast: {seen}\n{listing}"
         answer = ask([*messages, {"role": "user", "content": asked}])
         messages += _turn(asked, answer)
-        if messages[-2:] == messages[-4:-2] == messages[-6:-4]:
-            yield 'claim("not done: the same action on the same page, three times")', ""
-            return
         verb, number, text = parse_reply(answer)
         if verb == "claim":
             yield f'claim("{text}")', ""
@@ -229,9 +221,9 @@ def attempt(page: TaskPage, ask: Ask) -> Iterator[tuple[str, str]]:
         if not seen:
             before = lines
             ended, lines = page.look()
-            new = [line for line in lines if line not in before]
-            seen = "now: " + "; ".join(new) if new else "nothing new is visible"
-            seen = "the page ended" if ended else seen[:_SHOWN]
+            new = "; ".join(line for line in lines if line not in before)
+            seen = f"now: {new}"[:_SHOWN] if new else "nothing new is visible"
+            seen = "the page ended" if ended else seen
         yield f'{action} "{text}"' if text else action, seen
     yield 'claim("not done: out of turns")', ""
 

@@ -22,8 +22,8 @@ from certify_assets.certificates import (
     table_gates,
 )
 from certify_assets.certificates.clustering import ClusterSummary
+from certify_assets.certificates.evidence import as_pool
 from certify_assets.certificates.gates import GateResult
-from certify_assets.certificates.pool import as_pool
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.profile import cluster_summary
 from certify_assets.documents import Document
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.certificates import Evaluation, Observations
-    from certify_assets.certificates.pool import Pool
+    from certify_assets.certificates.evidence import Pool
 
 #: thresholds of the procedures that do not state their own number, as in the paper
 GRID = 40

@@ -11,8 +11,8 @@ from certify_assets.certificates.gates import GateResult
 from certify_assets.certificates.procedures import DEFAULT
 from certify_assets.corpora.config import corpus_file, registered_corpora
 from certify_assets.corpora.profile import CorpusProfile
-from certify_assets.reports.comparison_page import ComparedTable, table_csv
-from certify_assets.reports.wording import DASH, count, home_of, rate, render, store_page
+from certify_assets.reports.page import Finding, Section, Table, home_of, render, store_page
+from certify_assets.reports.wording import DASH, count, counted, rate
 from certify_assets.research import paper
 from certify_assets.research.real_scores import JudgeScores, RealScores, ScoreCell, real_scores_key
 from certify_assets.research.simulation import PAPER_PROCEDURES, Simulation
@@ -44,7 +44,7 @@ class Outcome:
 class StudyTable:
     """A table with what is said of it, its documents with their SHA-256, and what was not run."""
 
-    table: ComparedTable
+    table: Table
     about: str
     sources: tuple[tuple[str, str], ...]
     missing: tuple[str, ...]
@@ -65,16 +65,35 @@ def write_study(store: Store) -> str:
     """Write the page, and every table as CSV; return where the page is."""
     tables = study_tables(store)
     for item in tables:
-        store.write_bytes(table_key(item.table.name), table_csv(item.table).encode("utf-8"))
+        store.write_bytes(table_key(item.table.name), item.table.csv().encode("utf-8"))
     page = render(
-        "study.html",
+        "page.html",
+        kind="Study",
         title="The paper's tables, with ours next to them",
         about="Rows called ours are of the corpora of this data root; rows called paper are the "
         "paper's own corpora, as it prints them.",
         home=home_of(STUDY_PAGE),
-        tables=tables,
+        sections=[_section(item) for item in tables],
+        unfolded=True,
     )
     return store_page(store, STUDY_PAGE, page)
+
+
+def _section(item: StudyTable) -> Section:
+    from markupsafe import Markup
+
+    table = item.table
+    link = Markup('This table as <a href="tables/{}.csv">CSV</a>.').format(table.name)
+    sources = ", ".join(f"{key} {digest}" for key, digest in item.sources)
+    return Section(
+        table.title,
+        table.name,
+        counted(len(table.rows), "row") if table.rows else "nothing",
+        texts=[item.about],
+        tables=[table] if table.rows else [],
+        findings=[Finding(sentence) for sentence in item.missing],
+        notes=[link, *([f"Its documents: {sources}."] if sources else [])],
+    )
 
 
 @dataclass
@@ -116,7 +135,8 @@ class _Reader:
         self, name: str, title: str, columns: Sequence[str], about: str, rows: _Rows
     ) -> StudyTable:
         """Return a table with everything that was read for it."""
-        table = ComparedTable(name, title, tuple(columns), tuple(rows))
+        ours = [place for place, row in enumerate(rows) if row[0] == OURS]
+        table = Table(title, tuple(columns), tuple(rows), name=name, marked=ours)
         return StudyTable(table, about, tuple(sorted(self.sources.items())), tuple(self.missing))
 
 

@@ -44,7 +44,7 @@ V = TypeVar("V")
 _OF_BATCHES: Final = {"decided", "undone", "drawn", "undrawn", "closed"}
 #: modules with tables of their own, and the kinds of events that these follow
 FOLLOWERS: Final = {
-    "certify_assets.operations.delivery": {"received", "undone"},
+    "certify_assets.operations.batches": {"received", "undone"},
     "certify_assets.operations.review_index": {"labelled", "gold_labelled", "twice_reviewed"}
     | _OF_BATCHES,
     "certify_assets.operations.monitored_rows": _OF_BATCHES,
@@ -118,7 +118,7 @@ _SQLITE_TRIGGERS: Final = (
     "SELECT RAISE(ABORT, 'events are never changed'); END",
     "CREATE TRIGGER events_delete BEFORE DELETE ON events BEGIN "
     "SELECT RAISE(ABORT, 'events are never removed'); END",
-    # INSERT OR REPLACE removes rows without the trigger above
+    # INSERT OR REPLACE removes what is in its way, without the trigger above
     f"CREATE TRIGGER events_insert BEFORE INSERT ON events WHEN {_STRAY} "
     "OR EXISTS (SELECT 1 FROM events WHERE corpus = NEW.corpus AND token = NEW.token "
     "AND part = NEW.part) BEGIN SELECT RAISE(ABORT, 'an event follows the last one'); END",
@@ -164,11 +164,10 @@ class Database:
         self.is_sqlite = url.drivername == "sqlite"
         if self.is_sqlite:
             reads = "mode" in url.query
-            # the driver's own transactions begin too late: not before a SELECT
-            late = {"isolation_level": None}
             # a reader opens it each time: what it has read is old once somebody else writes
             pool = sa.NullPool if reads else None
-            self.engine = sa.create_engine(url, poolclass=pool, connect_args=late)
+            self.engine = sa.create_engine(url, poolclass=pool)
+            # the driver's own transactions begin too late: not before a SELECT
             sa.event.listen(self.engine, "begin", _begin_sqlite)
             if not reads:
                 sa.event.listen(self.engine, "do_connect", _require_local_disk)
@@ -407,7 +406,7 @@ def _prepare_sqlite(connection: Any, record: object) -> None:
             "PostgreSQL database."
         )
     # what is blanked is overwritten in the file, too
-    for setting in ("synchronous=FULL", "recursive_triggers=ON", "secure_delete=ON"):
+    for setting in ("synchronous=FULL", "secure_delete=ON"):
         connection.execute(f"PRAGMA {setting}")
 
 

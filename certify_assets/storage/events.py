@@ -117,6 +117,10 @@ class TypedEvent(NamedTuple, Generic[P]):
     time: str
     sha256: str
 
+    def head(self, corpus: str) -> Head:
+        """Return its place in the ledger of its corpus."""
+        return {"corpus": corpus, "sequence": self.sequence, "sha256": self.sha256}
+
 
 class Head(TypedDict):
     """An event by its place and hash, as documents name it that leave the data root."""
@@ -169,14 +173,16 @@ def blanked_payloads(connection: sa.Connection, corpus: str) -> dict[int, str]:
 
 def chain(connection: sa.Connection, corpus: str) -> Iterator[Event]:
     """Iterate over the events of a corpus, verified."""
-    number, previous = 0, ""
+    previous = ""
     known = blanked_payloads(connection, corpus)
     query = sa.select(events).where(events.c.corpus == corpus).order_by(events.c.sequence)
     # of the statement alone: the connection writes as well where indexes are made again
-    for row in connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE}):
-        event, number = Event(*row), number + 1
+    found = connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
+    for number, row in enumerate(found, 1):
+        event = Event(*row)
         whole = event.sha256 == event.digest(known.get(event.sequence, ""))
-        if not whole or (event.sequence, event.previous) != (number, previous):
+        # a hash has the number in it
+        if not whole or event.previous != previous:
             raise IntegrityError(
                 f"event {number} of {corpus or 'the data root'} was altered; restore the "
                 "database from a backup."

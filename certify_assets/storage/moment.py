@@ -16,10 +16,17 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from certify_assets.storage.database import events
+from certify_assets.storage.database import chains, events
 from certify_assets.storage.events import Event, last_event
 from certify_assets.storage.root import Root
-from certify_assets.storage.steps import Changes, OpenStep, Question, changes_of, require_same
+from certify_assets.storage.steps import (
+    CORPORA,
+    Changes,
+    OpenStep,
+    Question,
+    changes_of,
+    require_same,
+)
 
 A = ParamSpec("A")
 R = TypeVar("R")
@@ -36,6 +43,8 @@ class Moment:
     step: OpenStep | None = None
     # number and hash of the last event of each corpus that is seen
     _last: dict[str, tuple[int, str]] = field(default_factory=dict)
+    # the corpora that are seen, once somebody asked for them
+    _corpora: frozenset[str] | None = None
     # what was remembered, and what it was made of
     _answers: dict[object, tuple[Any, set[Question]]] = field(default_factory=dict)
     # what the answers that are being made were made of so far
@@ -51,6 +60,14 @@ class Moment:
         if corpus not in self._last:
             self._last[corpus] = last_event(connection, corpus)
         return self._last[corpus]
+
+    def corpora(self) -> list[str]:
+        """Return the sorted names of the corpora that are seen."""
+        self.ask(CORPORA)
+        if self._corpora is None:
+            with self.reading() as connection:
+                self._corpora = _corpora(connection)
+        return sorted(self._corpora)
 
     def ask(self, question: Question) -> None:
         """Note a question that others may answer anew."""
@@ -136,6 +153,9 @@ class Moment:
             query = sa.select(events.c.corpus, events.c.kind, events.c.subject)
             later = query.where(events.c.corpus == corpus, events.c.sequence > last)
             found += connection.execute(later)
+        if self._corpora is not None:
+            begun = _corpora(connection) - self._corpora
+            found += [(CORPORA.corpus, CORPORA.kind, corpus) for corpus in begun]
         return changes_of(found)
 
     def refresh(self) -> None:
@@ -145,12 +165,20 @@ class Moment:
             require_same(self.asked_by_step(), changes)
             self.forget(changes)
             self._last = {corpus: last_event(connection, corpus) for corpus in self._last}
+            if self._corpora is not None:
+                self._corpora = _corpora(connection)
 
     def pass_over(self, rows: Iterable[Event]) -> None:
         """Move to events that were just committed, within a step that is under way."""
         with self.reading() as connection:
             self.forget(self.changes(connection))
         self._last |= {row.corpus: (row.sequence, row.sha256) for row in rows}
+        if self._corpora is not None:
+            self._corpora |= {row.corpus for row in rows if row.corpus}
+
+
+def _corpora(connection: sa.Connection) -> frozenset[str]:
+    return frozenset(filter(None, connection.scalars(sa.select(chains))))
 
 
 class _Memory(Protocol):

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -55,6 +55,10 @@ class Question(NamedTuple):
             yield events.c.subject == self.subject
 
 
+#: which corpora there are: a corpus that begins is a change, about its name
+CORPORA: Final = Question("", "corpus", None)
+
+
 def changes_of(events: Iterable[tuple[str, str, str]]) -> Changes:
     """Return the changes by events, given by corpus, kind and subject."""
     found = defaultdict[tuple[str, str], set[str]](set)
@@ -88,7 +92,7 @@ def known(connection: sa.Connection, corpus: str, token: str) -> bool:
 def require_same(asked: Iterable[Question], changes: Changes) -> None:
     """Refuse changes after which something that was asked has another answer."""
     for question in asked if changes else ():
-        if question.watched and (subject := question.concerns(changes)) is not None:
+        if (subject := question.concerns(changes)) is not None:
             named = question.kind == Stored.kind
             what = f"replaced {subject}" if named else f"added {question.kind} {subject}".strip()
             raise ChangedInputError(

@@ -15,11 +15,19 @@ import sqlalchemy as sa
 
 from certify_assets.errors import InputError, LedgerError
 from certify_assets.files import lock_file, parse_json
-from certify_assets.storage.database import chains, events, parts
+from certify_assets.storage.database import events, parts
 from certify_assets.storage.events import Event, Head, P, Payload, Stored, TypedEvent
 from certify_assets.storage.moment import Moment
 from certify_assets.storage.root import CORPUS_PLACES, PAGES, Root, chain_of
-from certify_assets.storage.steps import OpenStep, Question, append, changes_of, known, require_same
+from certify_assets.storage.steps import (
+    CORPORA,
+    OpenStep,
+    Question,
+    append,
+    changes_of,
+    known,
+    require_same,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -232,8 +240,7 @@ class Snapshot(Store):
 
     def corpora(self) -> list[str]:
         """Return the sorted names of all corpora that have events."""
-        with self._seen.reading() as connection:
-            return sorted(filter(None, connection.scalars(sa.select(chains))))
+        return self._seen.corpora()
 
     def _below(self, folder: str) -> dict[str, str]:
         """Return what the keys below a folder name, "" where nothing is stored any more."""
@@ -475,12 +482,18 @@ class Snapshot(Store):
         """Append the events of a step; none where those of its token are there."""
         written = {draft.corpus for draft in drafts}
         read = {question.corpus for question in step.asked}
-        with self.database.writing(written, read) as connection:
+        with self.database.writing(written | self._begun(written), read) as connection:
             # before what was read: a call that is made again finds it changed by itself
             if known(connection, min(written), step.token):
                 return []
             require_same(step.asked, self._seen.changes(connection))
             return append(self, connection, drafts)
+
+    def _begun(self, written: Iterable[str]) -> set[str]:
+        """Return the chain that who asks for the corpora reads, where some of these are new."""
+        with self._seen.reading() as connection:
+            new = [corpus for corpus in written if not self._seen.last(connection, corpus)[0]]
+        return {CORPORA.corpus} if new else set()
 
     def _done(self, step: OpenStep, rows: Sequence[Event]) -> None:
         """Move to the events that were just committed, and to now where no step is under way."""
@@ -504,7 +517,7 @@ class Snapshot(Store):
         if self._seen.connection is not None:
             return work(self)
         step = OpenStep(token or uuid.uuid4().hex)
-        with self.database.writing([corpus]) as connection:
+        with self.database.writing({corpus} | self._begun([corpus])) as connection:
             if known(connection, corpus, step.token):
                 return None
             # what the step has read so far must hold before something depends on it

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from certify_assets.arrays import Integers
 from certify_assets.files import shortest
 from certify_assets.tables.score_table import ScoreTable
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
-    from certify_assets.certificates.decision import RowDecisions
+    from certify_assets.certificates.sides import RowDecisions
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Decisions:
     certificates: Sequence[Certificate]
     rows: RowDecisions
 
-    def columns(self, places: npt.NDArray[np.int64] | slice) -> dict[str, npt.NDArray[Any]]:
+    def columns(self, places: Integers | slice) -> dict[str, npt.NDArray[Any]]:
         """Return every column of the file for some rows, and what is decided of them."""
         limits = {item.side: item.threshold for item in self.certificates}
         hashes = ";".join(item.sha256 for item in self.certificates)
@@ -43,7 +44,7 @@ class Decisions:
         columns = {name: values for name, values in own if name not in found} | found
         return {name: values[places] for name, values in columns.items()}
 
-    def queue(self) -> npt.NDArray[np.int64]:
+    def queue(self) -> Integers:
         """Return the places of the rows for review, the middle between thresholds first."""
         places = np.flatnonzero(self.rows.decisions == "human")
         limits = [item.threshold for item in self.certificates if item.threshold is not None]

@@ -11,8 +11,8 @@ from typing import Any
 
 from certify_assets.errors import InputError
 from certify_assets.files import apart_from_0_and_1
-from certify_assets.tables.cells import number_of, shown, word_of
 from certify_assets.tables.settings import TableSettings
+from certify_assets.tables.table import number_of, shown, word_of
 
 _YES_OR_NO = {"true": 1, "t": 1, "yes": 1, "y": 1, "false": 0, "f": 0, "no": 0, "n": 0}
 #: words that say what became of a run, whatever their column is called

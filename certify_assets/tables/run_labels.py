@@ -10,10 +10,9 @@ import numpy as np
 
 from certify_assets.certificates.inputs import UNCLEAR, UNLABELLED
 from certify_assets.errors import InputError
-from certify_assets.tables.cells import word_of
-from certify_assets.tables.score_reading import ReadingOptions
 from certify_assets.tables.score_table import ScoreTable, read_labels
-from certify_assets.tables.settings import COLUMNS
+from certify_assets.tables.settings import COLUMNS, ReadingOptions
+from certify_assets.tables.table import word_of
 
 #: what reviewers write where they cannot settle a run
 _UNCLEAR_WORD = "unclear"

@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.arrays import Floats, Objects
 from certify_assets.errors import InputError
-from certify_assets.tables.cells import shown
 from certify_assets.tables.columns import PERCENT_SIGNS, ColumnReader
 from certify_assets.tables.reading import read_table
-from certify_assets.tables.score_reading import (
+from certify_assets.tables.settings import (
+    COLUMNS,
     PERCENT,
     IssuedReading,
     ReadingOptions,
     ScoreReading,
+    parse_columns,
     scale_words,
+    written_columns,
 )
-from certify_assets.tables.settings import COLUMNS, parse_columns, written_columns
 from certify_assets.tables.table import (
     Rows,
     ScoreScaleError,
@@ -31,6 +33,7 @@ from certify_assets.tables.table import (
     likely_column,
     matched,
     refuse_repeated,
+    shown,
 )
 from certify_assets.work import counted
 
@@ -72,16 +75,16 @@ class ScoreTable:
     # the file or the frame
     source: Any
     # NaN where unscored; never infinite
-    scores: NDArray[np.float64]
-    tasks: NDArray[np.object_]
+    scores: Floats
+    tasks: Objects
     rows: Rows
     # all columns that the file has, as it calls them
     found: tuple[str, ...]
     # 0 or 1, −1 where missing
     outcomes: NDArray[np.int8] | None = None
-    trajectories: NDArray[np.object_] | None = None
-    agents: NDArray[np.object_] | None = None
-    splits: NDArray[np.object_] | None = None
+    trajectories: Objects | None = None
+    agents: Objects | None = None
+    splits: Objects | None = None
     # what was understood that is not as a score table has it
     read_as: tuple[str, ...] = ()
     # how the scores are read, for the certificate
@@ -307,9 +310,7 @@ def read_score_table(
     )
 
 
-def _count_grouped(
-    table: Table, column: str, tasks: NDArray[np.object_], groups: NDArray[np.object_]
-) -> int:
+def _count_grouped(table: Table, column: str, tasks: Objects, groups: Objects) -> int:
     """Return the number of tasks; refuse one that lies in two groups."""
     group_of: dict[str, str] = {}
     for place, (task, group) in enumerate(zip(tasks.tolist(), groups.tolist(), strict=True)):
@@ -324,7 +325,7 @@ def _count_grouped(
 
 def read_labels(
     path: Path, reading: ReadingOptions | None = None
-) -> tuple[NDArray[np.object_], NDArray[np.int8], Table]:
+) -> tuple[Objects, NDArray[np.int8], Table]:
     """Read trajectory ids and their outcomes, −1 where there is none, as a score table is read."""
     fields = ("id", "outcome")
     read, found, _ = _read(path, reading or ReadingOptions(), fields, fields, unique=False)
@@ -384,8 +385,8 @@ def _read(
 
 
 def _scaled(
-    read: ColumnReader, column: str, scores: NDArray[np.float64], reading: ReadingOptions
-) -> tuple[NDArray[np.float64], list[str], str, str]:
+    read: ColumnReader, column: str, scores: Floats, reading: ReadingOptions
+) -> tuple[Floats, list[str], str, str]:
     """Bring scores to the scale that they are said to have.
 
     Returns them with what was understood, the scale that a certificate keeps, and the scale on

@@ -1,16 +1,21 @@
-"""A table as it was read: its columns under their wanted names, and where its rows are."""
+"""A table as it was read: its columns, where its rows are, and its cells as numbers and names."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import datetime
+import decimal
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.arrays import Integers, Objects
 from certify_assets.errors import InputError
 
 
@@ -19,9 +24,9 @@ class Rows:
     """Places of rows in their file."""
 
     # the first data row is 1
-    numbers: NDArray[np.int64]
+    numbers: Integers
     # that the rows begin on: headers, blank lines and fields of several lines shift them
-    lines: NDArray[np.int64]
+    lines: Integers
 
     @classmethod
     def on(cls, lines: Iterable[int]) -> Rows:
@@ -72,8 +77,7 @@ class Table:
 
     def values(self, name: str) -> list[Any]:
         """Return the Python values of a column."""
-        cells: list[Any] = self.columns[name].tolist()
-        return cells
+        return self.columns[name].tolist()
 
 
 class TableError(InputError):
@@ -114,7 +118,7 @@ def likely_column(kind: str, found: Sequence[str], taken: Collection[str] = ()) 
     return {}
 
 
-def array_of(items: Sequence[Any]) -> NDArray[np.object_]:
+def array_of(items: Sequence[Any]) -> Objects:
     """Return an array of Python values."""
     # item by item: np.array would take lists inside for further axes
     return np.fromiter(items, dtype=object, count=len(items))
@@ -165,3 +169,58 @@ def nothing_in(path: Path | str) -> InputError:
 def first_line(error: BaseException) -> str:
     """Return the first line of another program's message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+MISSING_TEXT = frozenset({"", "nan", "na", "n/a", "null", "none", "<na>"})
+MISSING_ID = frozenset({"", "nan", "<na>"})
+_NUMBERS = (int, float, np.integer, np.floating, decimal.Decimal)
+_NAMES = (str, *_NUMBERS, datetime.date, datetime.time)
+_Read = TypeVar("_Read")
+
+
+def each(values: Iterable[Any], read: Callable[[Any], _Read]) -> list[_Read]:
+    """Read every value of a column, once where several are alike."""
+    try:
+        return list(map(lru_cache(None, typed=True)(read), values))
+    except TypeError:
+        # lists and objects have no hash
+        return list(map(read, values))
+
+
+def number_of(value: Any) -> float | None:
+    """Return a cell as a number: NaN where it is empty, None where it is no number."""
+    if value is None or (isinstance(value, str) and value.strip().lower() in MISSING_TEXT):
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, (str, *_NUMBERS)):
+        return None
+    try:
+        return None if isinstance(value, str) and "_" in value else float(value)
+    except ValueError:
+        return None
+    except OverflowError:
+        return math.inf
+
+
+def name_of(value: Any) -> str | None:
+    """Return a name as text, or None where it is none."""
+    if value is None or value != value:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, _NAMES):
+        return None
+    # a task numbered 7 is the same task whether the file holds 7, 7.0 or "7"
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def word_of(value: Any) -> str | float:
+    """Return a cell as labels are compared: without case, and 0 and 0.0 as one."""
+    text = str(value).strip().lower()
+    number = number_of(text)
+    return text if number is None or math.isnan(number) else number
+
+
+def shown(value: Any) -> str:
+    """Return a value as messages quote it."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

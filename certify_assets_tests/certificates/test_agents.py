@@ -48,6 +48,21 @@ def test_an_agent_that_fools_the_judge_is_the_largest_error(
     assert worst.error > 0.1 > certificate.selective_error
 
 
+def test_on_average_wrong_decisions_are_of_what_is_said_to_be_decided(columns: _Columns) -> None:
+    one = {**columns, "tasks": np.arange(400)}
+    certificate = certify(**one, alpha=0.1, procedure="average")
+    rows = leave_one_agent_out(certificate, **one, agents=AGENTS)
+    (row,) = (item for item in rows if item.agent == "odd")
+    rest, mine = AGENTS != "odd", AGENTS == "odd"
+    kept = {name: values[rest] for name, values in one.items()}
+    others = certify(**kept, alpha=0.1, procedure="average")
+    wrong = int(one["outcomes"][mine][one["scores"][mine] <= others.threshold].sum())
+    assert row.error == pytest.approx(wrong / (100 * others.coverage))
+    assert row.tail == pytest.approx(binom.sf(wrong - 1, 100, 0.1 * others.coverage))
+    own = int(one["outcomes"][mine][one["scores"][mine] <= certificate.threshold].sum())
+    assert row.own_error == pytest.approx(own / (100 * certificate.coverage))
+
+
 def test_few_agents_or_nothing_certified_say_nothing(
     certificate: Certificate, columns: _Columns
 ) -> None:
@@ -112,7 +127,8 @@ def test_at_the_budget_a_shift_is_found_in_one_of_twenty_trials_at_most(
             counts = TaskCounts(
                 "reject", np.zeros(1), sizes[None], wrong[None], sizes.astype(np.int64), sizes
             )
-            rows.append(of_error(str(agent), int(wrong.sum()), 40, excess(counts, 0.1)))
+            tail = excess(counts.effective_tasks[0], counts.selective_error[0], 0.1)
+            rows.append(of_error(str(agent), int(wrong.sum()), 40, tail))
         found += bool(agent_shift(rows, 0.1))
     # Monte-Carlo error of .05 over 1,000 trials: .007
     assert found / trials < 0.05 + 3 * 0.007

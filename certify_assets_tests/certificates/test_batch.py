@@ -12,9 +12,14 @@ import pytest
 
 from certify_assets.certificates.batch import Batch, BatchPlan, SidePlan
 from certify_assets.certificates.batch_draw import BatchDraw, SideDraw, certificate_sentence
-from certify_assets.certificates.batch_planning import History, RiskCurve, plan_batch
-from certify_assets.certificates.batch_stopping import Before, stopping
-from certify_assets.certificates.batch_tables import SetTable, error_limit, set_table
+from certify_assets.certificates.batch_planning import History, plan_batch
+from certify_assets.certificates.batch_tables import (
+    Before,
+    SetTable,
+    error_limit,
+    set_table,
+    stopping,
+)
 from certify_assets.errors import InputError
 
 DELTA = 0.05
@@ -283,16 +288,6 @@ def history() -> History:
 def new() -> Batch:
     names = [f"run-{number:03d}" for number in range(240)]
     return Batch.of(names, ["t"] * 240, np.random.default_rng(6).normal(size=240))
-
-
-def test_risk_is_isotonic_and_smoothed() -> None:
-    scores = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
-    curve = RiskCurve.fit("reject", scores, np.array([0, 1, 0, 0, 1]))
-    assert curve.scores.tolist() == [0.1, 0.4, 0.5]
-    assert curve.errors == pytest.approx([0.25, 1.5 / 4, 0.75])
-    assert curve.at(np.array([0.0, 0.35, 9.0])) == pytest.approx([0.25, 1.5 / 4, 0.75])
-    falling = RiskCurve.fit("release", scores, np.array([1, 0, 1, 0, 0]))
-    assert list(falling.errors) == sorted(falling.errors, reverse=True)
 
 
 def test_a_plan_is_chosen_by_the_history_and_survives_its_file(

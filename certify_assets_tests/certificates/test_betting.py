@@ -8,13 +8,13 @@ from certify_assets.certificates import (
     Settings,
     audit_certificate,
     certify,
-    count_tasks,
     diagnose,
     evaluate,
     observe,
     verify,
 )
 from certify_assets.certificates.betting import make_plan, payoffs, wealth_tails
+from certify_assets.certificates.counts import count_tasks
 from certify_assets.certificates.populations import Sample
 from certify_assets.errors import InputError
 from certify_assets_tests.populations import fooled, paper_process, paper_truth
@@ -29,12 +29,12 @@ def moved(sample: Sample) -> Table:
 
 @pytest.fixture(scope="module")
 def data() -> Sample:
-    return paper_process(90, 0.5, np.random.default_rng(1))
+    return paper_process(90, 0.5, 1)
 
 
 @pytest.fixture(scope="module")
 def pilot() -> Table:
-    return moved(paper_process(80, 0.5, np.random.default_rng(2)))
+    return moved(paper_process(80, 0.5, 2))
 
 
 def codes(item: Certificate) -> list[str]:
@@ -71,7 +71,7 @@ def test_without_a_pilot_nothing_is_tested(data: Sample) -> None:
 
 
 def test_wealth_is_a_product_over_tasks_and_every_payoff_is_at_most_one() -> None:
-    counts = count_tasks(observe(*fooled(30, 0.2, np.random.default_rng(0))), "reject", 10)
+    counts = count_tasks(observe(*fooled(30, 0.2, 0)), "reject", 10)
     table, bets = payoffs(counts, 0.1), np.linspace(0.0, 0.9, 10)
     assert table.max() <= 1.0 and table.shape == counts.covered.shape
     wealth = [np.prod([1 - bet * x for x in row]) for bet, row in zip(bets, table, strict=True)]
@@ -82,7 +82,7 @@ def test_wealth_is_a_product_over_tasks_and_every_payoff_is_at_most_one() -> Non
 
 
 def test_the_bet_is_the_best_one() -> None:
-    pilot = observe(*paper_process(60, 0.5, np.random.default_rng(5)))
+    pilot = observe(*paper_process(60, 0.5, 5))
     plan = make_plan(pilot, "reject", 20, 0.1)
     table, tried = payoffs(count_tasks(pilot, "reject", 20), 0.1), np.linspace(0, 0.999, 1000)
     for row, bet in zip(table, plan.bets, strict=True):
@@ -92,7 +92,7 @@ def test_the_bet_is_the_best_one() -> None:
 
 
 def test_diagnosis_counts_tasks_from_the_start(pilot: Table) -> None:
-    few = paper_process(30, 0.5, np.random.default_rng(3))
+    few = paper_process(30, 0.5, 3)
     found = diagnose(*few, procedure="betting", pilot=pilot)
     assert found.stopped_by == "tasks"
     assert found.tasks_needed is not None and 30 < found.tasks_needed < 200
@@ -118,8 +118,8 @@ def test_coverage_of_reference_cells(cell: tuple[int, float], trials: int) -> No
     (tasks, rho), found, wrong = cell, [], 0
     for trial in range(trials):
         seed = [trial, tasks, int(10 * rho)]
-        table = observe(*paper_process(tasks, rho, np.random.default_rng(seed)))
-        other = paper_process(200, rho, np.random.default_rng([trial, 200, int(10 * rho), 7]))
+        table = observe(*paper_process(tasks, rho, seed))
+        other = paper_process(200, rho, [trial, 200, int(10 * rho), 7])
         result = evaluate(table, Settings(procedure="betting"), observe(*moved(other)))
         found.append(result.chosen_coverage)
         wrong += result.threshold is not None and paper_truth(result.threshold, rho) > 0.1
@@ -135,10 +135,10 @@ def test_coverage_of_reference_cells(cell: tuple[int, float], trials: int) -> No
 def test_betting_is_not_fooled_whatever_the_pilot_says(tasks: int, share: float) -> None:
     hits, trials = 0, 100
     for trial in range(trials):
-        table = observe(*fooled(tasks, share, np.random.default_rng([trial, tasks])))
+        table = observe(*fooled(tasks, share, [trial, tasks]))
         # every second pilot is of easier tasks and bets high
         easier = share if trial % 2 else 0.03
-        other = fooled(100, easier, np.random.default_rng([trial, tasks, 1]))
+        other = fooled(100, easier, [trial, tasks, 1])
         found = evaluate(table, Settings(procedure="betting"), observe(*moved(other)))
         # each certificate is a violation: every threshold has an error above α
         hits += found.chosen is not None

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certify_assets.certificates import TaskCounts
 from certify_assets.certificates.bootstrap import (
     ErrorLattice,
     as_fraction,
@@ -18,8 +17,8 @@ from certify_assets.certificates.bootstrap import (
     exact_tail,
     saddlepoint_tails,
 )
+from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.taskboot import exceedances
-from certify_assets.errors import InputError
 from certify_assets_tests.certificates.reference import counts_of, exact_tails
 
 LEVEL = 0.05 / 40
@@ -177,14 +176,3 @@ def test_huge_tasks_and_long_decimals_are_left_to_the_saddlepoint() -> None:
     counts = counts_of([2_000_000, 5, 900_000, 7], [10, 1, 3, 0])
     exact, near, auto = tails(counts, as_fraction(0.1234))
     assert np.isnan(exact) and auto == near
-
-
-@pytest.mark.parametrize("alpha", [0, 1, -0.1, float("nan"), "0.1", None, 0.12345])
-def test_alpha_is_checked(alpha: object) -> None:
-    with pytest.raises(InputError, match="alpha is"):
-        as_fraction(alpha)  # type: ignore[arg-type]
-
-
-def test_alpha_is_the_decimal_that_was_written() -> None:
-    for alpha, exact in ((0.1, (1, 10)), (0.3, (3, 10)), (0.0001, (1, 10_000))):
-        assert as_fraction(alpha) == Fraction(*exact)

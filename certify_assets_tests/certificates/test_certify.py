@@ -42,7 +42,7 @@ RARE = "without a guard they can be missed"
 
 
 def sample(seed: int = 0, tasks: int = 50, rho: float = 0.5) -> Sample:
-    return paper_process(tasks, rho, np.random.default_rng(seed))
+    return paper_process(tasks, rho, seed)
 
 
 def codes(certificate: Certificate) -> list[str]:
@@ -220,14 +220,6 @@ def test_scores_that_rank_the_wrong_way_round_are_told_from_chance() -> None:
         assert wrong / 300 <= 0.01 + 2 * 0.006
 
 
-@pytest.mark.parametrize("number", [1, 9, 10])
-def test_few_tasks_cannot_show_that_scores_are_reversed(number: int) -> None:
-    outcomes = np.tile([0, 1], 4 * number)
-    scores = np.random.default_rng(0).normal(size=8 * number) - 2 * outcomes
-    found = certify(scores, outcomes, np.repeat(np.arange(number), 8))
-    assert ("scores_look_reversed" in codes(found)) == (number >= 10)
-
-
 def test_rows_that_are_there_twice_are_counted() -> None:
     data = sample(0)
     twice = [np.concatenate([column, column[:11]]) for column in data]
@@ -246,12 +238,12 @@ def test_rows_that_are_there_twice_are_counted() -> None:
 
 
 def test_the_guard_blocks_what_the_bootstrap_lets_through() -> None:
-    tables = {seed: observe(*fooled(40, 0.12, np.random.default_rng(seed))) for seed in range(60)}
+    tables = {seed: observe(*fooled(40, 0.12, seed)) for seed in range(60)}
     settings = Settings(procedure="guarded_taskboot")
     seeds = [seed for seed, table in tables.items() if evaluate(table, settings).passed_test.any()]
     assert len(seeds) > 5
     for seed in seeds[:6]:
-        table = fooled(40, 0.12, np.random.default_rng(seed))
+        table = fooled(40, 0.12, seed)
         found = certify(*table, procedure="guarded_taskboot")
         assert not found.certified
         assert {"guard_floor_blocked", "nothing_passes"} <= set(codes(found))
@@ -299,27 +291,6 @@ def test_candidates_divide_the_level_and_the_guard() -> None:
     assert many.level == pytest.approx(one.level / 50) and many.coverage <= one.coverage
     assert many.selection and "50 candidates" in many.selection and one.selection is None
     assert certify(*data, candidates=2, selection="larger coverage").selection == "larger coverage"
-
-
-@pytest.mark.parametrize(
-    ("keywords", "words"),
-    [
-        ({"alpha": 0.12345}, "four decimals"),
-        ({"delta": float("nan")}, "delta is nan"),
-        ({"side": "both"}, "reject, release"),
-        ({"procedure": "wager"}, "guarded_taskboot, taskboot, naive"),
-        ({"guard": "kish"}, "floor, none"),
-        ({"engine": "fast"}, "auto, montecarlo"),
-        ({"grid": 0}, "grid is 0"),
-        ({"draws": 10**9}, "draws is"),
-        ({"candidates": 1.5}, "candidates is 1.5"),
-        ({"seed": -1}, "seed is -1"),
-        ({"provenance": {"judge": 3}}, "text"),
-    ],
-)
-def test_settings_are_checked(keywords: dict[str, object], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        certify(*sample(tasks=5), **keywords)  # type: ignore[arg-type]
 
 
 def test_promise_states_its_numbers() -> None:

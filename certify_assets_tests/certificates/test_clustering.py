@@ -83,13 +83,3 @@ def test_icc_ends() -> None:
         ([4, 4], [4, 4], 0.0),
     ):
         assert anova_icc(np.array(sizes), np.array(successes)) == icc
-
-
-def test_summary() -> None:
-    found = summarise_clusters(np.array([2, 6]), np.array([2, 0]))
-    assert found.trajectories == 8
-    assert found.tasks == 2
-    assert found.success_rate == 0.25
-    assert found.mean_task_size == 5.0
-    assert found.n_eff == pytest.approx(8 / found.deff)
-    assert summarise_clusters(np.empty(0, np.int64), np.empty(0, np.int64)).trajectories == 0

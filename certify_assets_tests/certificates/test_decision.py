@@ -7,7 +7,7 @@ from certify_assets_tests.populations import paper_process
 
 
 def both() -> tuple[Certificate, Certificate]:
-    data = paper_process(80, 0.5, np.random.default_rng(1))
+    data = paper_process(80, 0.5, 1)
     reject, release = certify(*data), certify(*data, side="release")
     assert reject.certified and release.certified
     return reject, release

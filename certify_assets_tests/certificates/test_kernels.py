@@ -1,10 +1,9 @@
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certify_assets.certificates import compiled, kernels
+from certify_assets.certificates import kernels
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=60))
@@ -32,22 +31,3 @@ def test_lattice_histogram(size: int, tasks: int, numerator: int, denominator: i
             expected = np.unique(denominator * k - each[place] * n, return_counts=True)
             found = slice(offsets[place], offsets[place + 1])
             assert np.array_equal((values[found], counts[found]), expected)
-
-
-def test_without_any_cache_folder_kernels_compile_in_the_process(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    plain = numba.njit
-
-    def njit(*functions: object, **options: object) -> object:
-        if options.get("cache"):
-            raise RuntimeError("cannot cache function: no locator available")
-        return plain(*functions, **options)
-
-    monkeypatch.setattr(numba, "njit", njit)
-    double = compiled._compiled(_double)
-    assert double(4) == 8
-
-
-def _double(value: int) -> int:
-    return 2 * value

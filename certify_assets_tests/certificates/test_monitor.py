@@ -33,7 +33,7 @@ ALPHA, DELTA = 0.1, 0.05
 
 @cache
 def certificate() -> Certificate:
-    cal = paper_process(120, 0.5, np.random.default_rng(1))
+    cal = paper_process(120, 0.5, 1)
     return certify(*cal._replace(tasks=cal.tasks + 1000))
 
 
@@ -152,7 +152,7 @@ def test_uncovered_tasks_contribute_nothing() -> None:
 
 @pytest.mark.parametrize("side", ["reject", "release"])
 def test_a_stream_counts_rows_and_keeps_the_order_of_first_rows(side: str) -> None:
-    item = certify(*paper_process(120, 0.5, np.random.default_rng(1)), side=side, alpha=0.2)
+    item = certify(*paper_process(120, 0.5, 1), side=side, alpha=0.2)
     assert item.threshold is not None
     at = item.threshold
     step = -1.0 if side == "reject" else 1.0
@@ -164,7 +164,7 @@ def test_a_stream_counts_rows_and_keeps_the_order_of_first_rows(side: str) -> No
 
 
 def test_rows_of_a_task_may_come_in_any_order_and_labels_as_numbers() -> None:
-    scores, outcomes, tasks = paper_process(60, 0.5, np.random.default_rng(5))
+    scores, outcomes, tasks = paper_process(60, 0.5, 5)
     order = np.concatenate([np.flatnonzero(tasks == task)[::-1] for task in range(60)])
     text = [str(task) for task in tasks[order]]
     again = monitor_certificate(certificate(), scores[order], outcomes[order], text)
@@ -172,10 +172,10 @@ def test_rows_of_a_task_may_come_in_any_order_and_labels_as_numbers() -> None:
 
 
 def test_a_judge_that_breaks_raises_the_alarm_and_a_good_one_is_certified() -> None:
-    good = monitor_certificate(certificate(), *paper_process(300, 0.5, np.random.default_rng(7)))
+    good = monitor_certificate(certificate(), *paper_process(300, 0.5, 7))
     assert not good.alarm and good.first_alarm_task is None and good.certified_at is not None
     assert good.interval[0] <= good.realized_error <= good.interval[1]  # type: ignore[operator]
-    bad = paper_process(300, 0.5, np.random.default_rng(8))
+    bad = paper_process(300, 0.5, 8)
     flipped = Sample(
         bad.scores, np.where(bad.tasks < 150, bad.outcomes, 1 - bad.outcomes), bad.tasks
     )
@@ -189,8 +189,8 @@ def test_a_judge_that_breaks_raises_the_alarm_and_a_good_one_is_certified() -> N
 
 
 def test_refusals() -> None:
-    sample = paper_process(40, 0.5, np.random.default_rng(9))
-    nothing = certify(*paper_process(8, 0.5, np.random.default_rng(1)))
+    sample = paper_process(40, 0.5, 9)
+    nothing = certify(*paper_process(8, 0.5, 1))
     with pytest.raises(InputError, match="certifies nothing"):
         monitor_certificate(nothing, *sample._replace(tasks=sample.tasks + 8))
 

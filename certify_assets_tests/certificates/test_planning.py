@@ -14,7 +14,7 @@ from certify_assets.certificates import (
     observe,
     plan_sample_size,
 )
-from certify_assets.certificates.diagnosis import approximate, smallest
+from certify_assets.certificates.diagnosis import approximate
 from certify_assets.certificates.planning import within_task_auroc
 from certify_assets.certificates.populations import match_population
 
@@ -84,22 +84,6 @@ def test_the_same_question_has_the_same_answer() -> None:
         for seed in (3, 3, 4)
     )
     assert one == again and other["coverage"] != one["coverage"]
-
-
-@pytest.mark.parametrize("wanted", [1, 2, 3, 48, 49, 50, 97, 1000])
-@pytest.mark.parametrize("guess", [1, 49, 5000])
-def test_the_search_finds_the_smallest_number(wanted: int, guess: int) -> None:
-    asked = []
-
-    def enough(number: int) -> bool:
-        asked.append(number)
-        return number >= wanted
-
-    assert smallest(enough, guess, least=1, most=1000) == wanted
-    assert len(asked) == len(set(asked)) <= 24
-    near = smallest(enough, guess, least=1, most=1000, precision=0.1)
-    assert near is not None and wanted <= near <= 1 + 1.12 * wanted
-    assert smallest(enough, guess, least=1, most=wanted - 1 or 1) in (None, 1)
 
 
 def test_facts_are_read_off_a_table() -> None:

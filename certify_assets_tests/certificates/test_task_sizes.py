@@ -19,7 +19,7 @@ from certify_assets.certificates import (
 )
 from certify_assets.certificates.counts import count_tasks
 from certify_assets.certificates.evaluation import coverage_under
-from certify_assets.certificates.pool import Pool, observe_pool
+from certify_assets.certificates.evidence import Pool, observe_pool
 from certify_assets.certificates.populations import Sample
 from certify_assets.certificates.task_sizes import (
     covered_by_size,
@@ -32,7 +32,7 @@ from certify_assets.research.populations import Design, pilot_of
 from certify_assets_tests.certificates.reference import counts_of
 from certify_assets_tests.populations import paper_process
 
-CAL = paper_process(60, 0.5, np.random.default_rng(8))
+CAL = paper_process(60, 0.5, 8)
 
 
 def pool_of(sizes: list[int], seed: int = 9) -> Pool:

@@ -14,7 +14,7 @@ from certify_assets_tests.populations import paper_process
 
 @pytest.fixture(scope="module")
 def data() -> Sample:
-    return paper_process(50, 0.5, np.random.default_rng(0))
+    return paper_process(50, 0.5, 0)
 
 
 @pytest.fixture(scope="module")
@@ -194,9 +194,13 @@ def test_what_is_carried_is_typed_and_in_the_digest(certificate: Certificate, da
     assert verify({**document, "selection": 4}, *data) is not None
 
 
-def test_a_table_that_cannot_be_used_is_an_error_of_its_own(certificate: Certificate) -> None:
+def test_a_table_that_cannot_be_used_is_an_error_of_its_own(
+    certificate: Certificate, data: Sample
+) -> None:
     with pytest.raises(InputError):
         verify(certificate, [], [], [])
+    with pytest.raises(InputError, match="as text"):
+        certify(*data, provenance={"judge": 3})
 
 
 def test_from_dict_refuses_contradictions(certificate: Certificate) -> None:

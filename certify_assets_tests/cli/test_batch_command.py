@@ -57,8 +57,9 @@ def test_a_batch_is_planned_drawn_and_closed(call: Call, tables: Path) -> None:
     inside = batch[batch["score"] <= found["threshold"]]
     assert found["decided"] == len(inside)
     assert inside["outcome"].sum() <= found["alpha"] * len(inside)
-    said = call(closing).out
+    said = call(f"{closing} --out closed.json").out
     assert "at most 10 % of them are wrong, with confidence 95 % over the draw" in said
+    assert json.loads(Path("closed.json").read_text("utf-8")) == found
 
 
 def test_another_seed_for_the_same_batch_is_refused(call: Call, tables: Path) -> None:

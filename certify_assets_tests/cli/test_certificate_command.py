@@ -156,6 +156,9 @@ def test_side_by_side_the_best_that_holds_is_marked(call: Call, scores: Path) ->
     assert "pilot_missing: " in out
     (best,) = [line for line in out.splitlines() if "▸ " in line and "│" in line]
     assert "▸ naive" not in best
+    # average has no cap there, and several runs a task
+    many = call(f"certificate {scores} --procedure all --alpha .6")
+    assert many.code == 0 and "Left out, because table or settings do not fit: average" in many.out
 
 
 def test_noise_never_counts_as_certified(call: Call, tmp_path: Path) -> None:

@@ -202,6 +202,28 @@ def test_fewer_and_more_runs_than_tasks(call: Call, tables: Path) -> None:
     assert 20 < len(runs) < 60 and runs["task_id"].is_unique
 
 
+def test_a_draw_is_not_repeated_until_it_suits(call: Call, tables: Path) -> None:
+    assert call("sample s.csv --count 40 --out draw.csv").code == 0
+    assert call("sample s.csv --count 80 --out more.csv").code == 0, "the same draw, continued"
+    Path("copy.csv").write_bytes(Path("s.csv").read_bytes())
+    for table in ("s.csv", "copy.csv"):
+        refused = call(f"sample {table} --count 40 --seed 7 --out other.csv")
+        assert refused.code == 2 and "drawn with seed 42" in refused.err
+        assert "s.csv.sample.json" in refused.err and not Path("other.csv").exists()
+
+
+@pytest.mark.parametrize("count", [80, 160])
+def test_a_sample_says_what_it_is_expected_to_decide(call: Call, tables: Path, count: int) -> None:
+    asked = f"sample s.csv --count {count} --side reject --alpha .2 --out draw.csv"
+    found = call(f"{asked} --success-rate .3 --auroc .97 --json").json
+    assert [row["attempts"] for row in found["reject_draws"]] == [1, 2, 4, 6]
+    assert found["reject_attempts_that_pay"] in (1, 2, 4, 6)
+    said = call(f"{asked} --success-rate .3 --auroc .97").out
+    assert ("--promise confident" in said) is (count > 80)
+    refused = call(f"{asked} --auroc .97")
+    assert refused.code == 2 and "Give both or neither" in refused.err
+
+
 def test_a_draw_that_cannot_certify_is_named_before_it_is_labelled(
     call: Call, tables: Path
 ) -> None:
@@ -224,13 +246,13 @@ def test_a_refusal_names_what_was_typed(call: Call, tables: Path) -> None:
     assert "take --promise proved or average" in refused
 
 
-def test_findings_that_matter_are_named_first(call: Call, tables: Path) -> None:
+def test_a_second_promise_is_said_with_the_statement(call: Call, tables: Path) -> None:
     full = pd.read_csv("full.csv")
     few = full.drop_duplicates("task_id")[:10].copy()
     few.loc[few.index[:2], "score"] = np.nan
     few.to_csv("few.csv", index=False)
     said = " ".join(call("certificate few.csv --alpha .2 --side reject").out.split())
-    assert "more findings (second_promise" in said
+    assert "pseudo_task was tried before" in said
 
 
 def test_the_next_command_reads_the_table_alike(call: Call, tables: Path) -> None:
@@ -311,13 +333,16 @@ def test_the_ladder_tries_the_weaker_promise_and_says_so(call: Call, tables: Pat
         "average",
         True,
     )
-    (said,) = [item for item in found["findings"] if item["code"] == "second_promise"]
-    assert "On each side pseudo_task's promise, or the cap at twice" in said["message"]
-    assert "with probability at most 10 %" in said["message"]
+    assert found["after"] == "pseudo_task"
+    tried = (
+        " pseudo_task was tried before on these labels and certified nothing. On this side its "
+        "promise, or this cap, is broken with probability at most 10 %."
+    )
+    assert found["statement"].endswith(tried)
+    assert "pseudo_task was tried before" in " ".join(call("show c.json").out.split())
     assert call("verify c.json few.csv").code == 0
-    assert call(f"{asked} --promise average --json").json["findings"] == [
-        item for item in found["findings"] if item is not said
-    ]
+    alone = call(f"{asked} --promise average --json").json
+    assert "after" not in alone and alone["statement"] + tried == found["statement"]
     refused = call(f"{asked} --promise proved")
     assert refused.code == 2 and "one_run needs at least 14 tasks" in refused.err
     both = call(f"{asked} --promise proved --procedure naive")
@@ -374,6 +399,12 @@ def test_a_draw_is_planned_from_unlabelled_scores(call: Call, tables: Path) -> N
     assert {"predicted_coverage", "tasks_needed", "labels_needed", "gates", "chance"} <= set(found)
     assert found["tasks"] == 80 and 0.3 < found["predicted_coverage"] < 0.9
     assert 10 < found["tasks_needed"] < 80 and found["labels"] <= 80
+    assert call("plan s.csv --alpha .2 --success-rate .3 --auroc .97 --json").json == found
+    draws = {row["attempts"]: row for row in found["draws"]}
+    assert [row["promise"] for row in draws.values()] == ["proved", *["confident"] * 3]
+    assert [row["labels"] for row in draws.values()][1:] == [160, 320, 480]
+    assert draws[2]["predicted_coverage"] <= draws[6]["predicted_coverage"] + 0.02
+    assert found["attempts_that_pay"] in draws
     labelled = call("plan full.csv --procedure average --alpha .2 --json")
     assert labelled.code == 0 and labelled.json["predicted_coverage"] > 0.3
     refused = call(asked)
@@ -392,6 +423,8 @@ def test_a_page_of_partial_labels_says_what_is_labelled(call: Call, tables: Path
     labels.to_csv("labels.csv", index=False)
     assert call(f"{ASKED} --labels labels.csv --out c.json").code == 0
     assert call("report c.json s.csv --labels labels.csv --out r.html").code == 0
+    shown = " ".join(call("show c.json").out.split())
+    assert f"that of the labelled runs: {len(labels)} of 80 were read" in shown
     page = " ".join(Path("r.html").read_text("utf-8").split())
     assert f"of the {len(labels) - 1} labelled runs successful" in page
     assert "certify verify c.json s.csv --labels labels.csv" in page

@@ -98,14 +98,14 @@ def test_names_inject_nothing_into_github(
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     report(HOSTILE, [HOSTILE], [HOSTILE], [HOSTILE] * 200)
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1 + 9 + 1 and "more findings" in lines[-1]
+    assert len(lines) == 1 + 10
     # a line is one command, and its data hold neither an end of line nor an escape of one
     assert all(re.match(r"::(error|warning) title=[^:,]*::", line) for line in lines)
     assert not any("%0A" in line or "\r" in line for line in lines)
     text = summary.read_text("utf-8")
     for mark in ("<", "[", "]", "!", "|", "`", "*", "@"):
         assert not re.search(rf"(?<!\\){re.escape(mark)}", markdown(HOSTILE))
-    assert "100 more findings are not listed" in text
+    assert "more lines are not listed" in text
 
 
 def test_names_in_what_is_printed_are_no_commands(

@@ -68,7 +68,7 @@ def test_the_corpora_of_the_data_root(call: Call, corpora: Store) -> None:
 
 def test_a_data_root_with_too_little_is_exit_three(call: Call, tmp_path: Path) -> None:
     answer = call(f"research law --root {tmp_path}/root")
-    assert answer.code == 3 and "a fit needs certificates on 3 corpora and here are 0" in answer.out
+    assert answer.code == 3 and "fitted to 0 corpora; give at least 3" in answer.out
     refused = call(f"research law --root {tmp_path}/root --success-rate 0.3 --auroc 0.8")
     assert refused.code == 2 and "--paper" in refused.err and not refused.out
 

@@ -10,8 +10,8 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.batch_audit import BatchAudit
-from certify_assets.operations.batch_record import ready_batches, received
-from certify_assets.operations.decision_tables import DECISION_COLUMNS
+from certify_assets.operations.batches import ready_batches, received
+from certify_assets.operations.decisions import DECISION_COLUMNS
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call
@@ -88,7 +88,7 @@ def test_a_mistake_is_exit_2(call: Call, operated: Store, arguments: list[str], 
 def test_new_runs_are_decided_and_written_out(call: Call, operated: Store, tmp_path: Path) -> None:
     call("ops deploy c lexical --audit-rate .2 --draw-seed 5")
     deliver(operated.local_path("inbox/c") / "a.jsonl", tasks=30)
-    answer = call(f"ops ingest c --json --decisions {tmp_path}/d.parquet --queue {tmp_path}/q.csv")
+    answer = call(f"ops ingest c --json --decisions {tmp_path}/d.parquet")
     (document,) = answer.json["batches"]
     assert (
         answer.code == 0
@@ -96,13 +96,9 @@ def test_new_runs_are_decided_and_written_out(call: Call, operated: Store, tmp_p
         and document["decided"]
         and document["batch"] == answer.json["batch"]
     )
-    rows, queue = (
-        pd.read_parquet(tmp_path / "d.parquet"),
-        pd.read_csv(tmp_path / "q.csv", keep_default_na=False),
-    )
+    rows = pd.read_parquet(tmp_path / "d.parquet")
     assert tuple(rows.columns) == (*DECISION_COLUMNS, "ledger") and len(rows) == 120
-    assert list(dict.fromkeys(queue["asked"])) == ["audit_sample", "spot_check", "undecided"]
-    assert len(queue) == (rows["asked"] != "").sum()
+    assert set(rows["asked"]) == {"audit_sample", "spot_check", "undecided", ""}
     again = call("ops ingest c --json")
     assert again.code == 0 and again.json["known"] == 120 and again.json["batches"] == [document]
     shown = call("ops ingest c")
@@ -194,19 +190,15 @@ def test_the_status_names_provisional_batches_and_closes_them(
     assert batch["state"] == "certified" and batch["labels_wanted"] == []
 
 
-def test_the_queue_of_an_ingest_begins_with_the_draw(
-    call: Call, provisional: ProvisionalBatch, tmp_path: Path
+def test_an_ingest_says_how_the_draw_of_its_batch_is_going(
+    call: Call, provisional: ProvisionalBatch
 ) -> None:
     audit = BatchAudit.load(Corpus(provisional.store, "c"), provisional.name)
     assert audit is not None
     runs = received(Corpus(provisional.store, "c"), provisional.name).paths
-    queue = tmp_path / "queue.csv"
-    found = call("ops", "ingest", "c", *runs, "--queue", queue)
+    found = call("ops", "ingest", "c", *runs)
     assert found.code == 0 and "Promise: batch certificate:" in " ".join(found.out.split())
     assert (
         f"of {len(audit.wanted)} runs of its draw are settled (`certify review queue c`)"
         in found.out
     )
-    rows = pd.read_csv(queue, keep_default_na=False)
-    drawn = rows.loc[rows["asked"] == "batch_draw", "trajectory_id"].tolist()
-    assert drawn == list(audit.wanted) == rows["trajectory_id"].tolist()[: len(drawn)]

@@ -14,7 +14,7 @@ import pytest
 from certify_assets.cli import launching
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import CORPORA, VERSION, stored_version
-from certify_assets.operations.batches import audits_version
+from certify_assets.operations.batch_audit import audits_version
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan

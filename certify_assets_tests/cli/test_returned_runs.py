@@ -13,7 +13,7 @@ import pytest
 
 from certify_assets import InputError, Workspace
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.operations.decision_tables import batch_names, first_decisions_of
+from certify_assets.operations.decisions import batch_names, first_decisions_of
 from certify_assets.operations.labels import Label, append_labels, read_labels
 from certify_assets.operations.returned_runs import ReturnedRuns, checking_delivery
 from certify_assets.storage.store import Store

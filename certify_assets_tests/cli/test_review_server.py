@@ -21,7 +21,7 @@ from certify_assets.cli.review_app import ReviewLimits
 from certify_assets.cli.review_server import ReviewServer
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.operations.batch_record import decisions_sha256
+from certify_assets.operations.batches import decisions_sha256
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call

@@ -2,7 +2,6 @@ import pandas as pd
 import pytest
 
 from certify_assets.corpora.embedded import EMBEDDED, embedded_path, load_embedded
-from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import from_frame
 
 HARNESS = ("reward", "time left", "last 10", "episodes done", "sync-task-cover")
@@ -33,8 +32,3 @@ def test_files_are_small_and_carry_their_notice() -> None:
     notice = embedded_path(EMBEDDED[0]).with_name("NOTICE").read_text("utf-8")
     assert "The MIT License" in notice
     assert "Farama Foundation" in notice
-
-
-def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(InputError, match="miniwob_mixed, miniwob_weak"):
-        load_embedded("webarena")

@@ -1,4 +1,3 @@
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -51,20 +50,6 @@ def test_exceptions_decide_whether_a_reward_is_valid(tmp_path: Path) -> None:
     assert len(imported.frame) == 1 and imported.dropped["infrastructure_error"] == 2
 
 
-@pytest.mark.parametrize(
-    ("rewards", "outcome"),
-    [
-        ({"reward": True, "speed": 3.0}, 1),
-        ({"speed": 1}, 1),
-        ({}, None),
-        (None, None),
-    ],
-)
-def test_rewards(tmp_path: Path, rewards: dict[str, Any] | None, outcome: int | None) -> None:
-    path = trials(tmp_path / "x", result("a", "t", rewards))
-    assert from_frame(read(path, keep_unlabelled=True).frame)[0].outcome == outcome
-
-
 def test_several_rewards_need_a_name(tmp_path: Path) -> None:
     path = trials(tmp_path / "x", result("a", "t", {"tests": 0.0, "style": 1.0}))
     with pytest.raises(
@@ -73,16 +58,3 @@ def test_several_rewards_need_a_name(tmp_path: Path) -> None:
     ):
         read(path)
     assert read(path, reward="style").frame["outcome"].tolist() == [1]
-
-
-def test_copies_and_broken_files(tmp_path: Path) -> None:
-    path = trials(tmp_path / "x", *(result(name, "t", {"reward": 1}) for name in "abc"))
-    trials(path / "copy", result("a", "t", {"reward": 1}))
-    (path / "job" / "b" / "agent" / "trajectory.json").write_text("null")
-    (path / "job" / "c" / "result.json").write_text("{")
-    imported = read(path)
-    dropped = Counter(imported.dropped) - Counter(
-        file_other_format=imported.dropped["file_other_format"]
-    )
-    assert dropped == {"duplicate": 1, "file_unreadable": 2, "no_label": 1}
-    assert len(imported.frame) == 1

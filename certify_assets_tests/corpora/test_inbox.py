@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora.config import CorpusConfig, load_config, registered_corpora
+from certify_assets.corpora.config import CorpusConfig, load_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.inbox import (
     WaitingError,
@@ -16,7 +16,6 @@ from certify_assets.corpora.inbox import (
     scan_incoming,
     settled_inbox,
 )
-from certify_assets.errors import InputError
 from certify_assets.storage.store import Store
 
 NOW = 1_000_000
@@ -157,12 +156,3 @@ def test_a_declaration_keeps_the_incoming_folder(store: Store, folder: Path) -> 
     adopt(store, folder, "mine")
     paths = ("/runs", str(folder / "mine"))
     assert declare(store, config).paths == paths == load_config(store, "mine").paths
-
-
-def test_adopting_registers_once(tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "root"))
-    adopt(store, tmp_path, "mine")
-    assert adopt(store, tmp_path, "mine").paths == (str(tmp_path / "mine"),)
-    assert "mine" in registered_corpora(store)
-    with pytest.raises(InputError, match="comes with the package"):
-        adopt(store, tmp_path, "miniwob_weak")

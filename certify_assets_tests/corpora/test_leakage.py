@@ -124,18 +124,6 @@ def test_a_verdict_in_the_instruction_shows() -> None:
     assert {example[1] for example in found.evidence.phrases[0].examples} == {0}
 
 
-def test_every_control_has_its_own_threshold() -> None:
-    def steps(row: int, outcome: int) -> tuple[Step, ...]:
-        return tuple(Step("go", "3 passed" if outcome else "page") for _ in range(9 - 6 * outcome))
-
-    thresholds = {"length": 1, "steps": 1, "phrases": 1}
-    over = check_leaks(runs(OUTCOMES, steps=steps), thresholds=thresholds).over
-    assert over == ("length", "steps", "phrase test_summary")
-    found = check_leaks(corpus(tasks=60), thresholds={"agent": 0.51, "length": 0.501})
-    assert found.thresholds == {"length": 0.501, "steps": 0.85, "agent": 0.51, "phrases": 0.85}
-    assert ("length" in found.over) == (found.length_auroc >= 0.501)
-
-
 @pytest.mark.statistics
 def test_intervals_are_over_tasks() -> None:
     frame = corpus(tasks=40, attempts=4)

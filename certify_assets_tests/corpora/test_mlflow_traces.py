@@ -55,17 +55,6 @@ def with_labels(path: Path, *labels: dict[str, Any]) -> Path:
     return write_json(path, one)
 
 
-def test_the_source_of_a_label_is_chosen(tmp_path: Path) -> None:
-    labels = feedback("ok", False), feedback("ok", True, "LLM_JUDGE")
-    path = with_labels(tmp_path / "t.json", *labels)
-    assert from_frame(read(path).frame)[0].outcome == 0
-    assert from_frame(read(path, label_sources="llm_judge").frame)[0].outcome == 1
-    said = r"no label from code, only ok \(human\), ok \(llm_judge\)"
-    for sources, words in (("any", "contradict each other"), ("code", said)):
-        with pytest.raises(InputError, match=words):
-            read(path, label_sources=sources)
-
-
 def test_overridden_failed_and_expected_values_are_no_labels(tmp_path: Path) -> None:
     expected = feedback("gold", None) | {"expectation": {"value": "yes"}}
     del expected["feedback"]

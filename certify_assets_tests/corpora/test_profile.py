@@ -1,10 +1,8 @@
-import json
 from dataclasses import replace
 
 import pytest
 
 from certify_assets.certificates.clustering import ClusterSummary
-from certify_assets.corpora.leakage import check_leaks
 from certify_assets.corpora.profile import certification_gate, cluster_summary, profile_corpus
 from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.splits import make_manifest, select
@@ -75,11 +73,3 @@ def test_what_cannot_be_profiled() -> None:
         profile_corpus(to_frame([]))
     with pytest.raises(ManifestError):
         profile_corpus(corpus(tasks=20), make_manifest(corpus(tasks=21)["task_id"], "made"))
-
-
-def test_stored_profiles_and_leak_checks_read_back_what_they_write() -> None:
-    for frame in (corpus(tasks=60), to_frame([trajectory(0, outcome=1), trajectory(1, outcome=1)])):
-        profile, checks = profile_corpus(frame), check_leaks(frame)
-        for found in (profile, checks):
-            document = json.loads(json.dumps(found.to_dict()))
-            assert json.loads(json.dumps(type(found).from_dict(document).to_dict())) == document

@@ -2,7 +2,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 
 from certify_assets.corpora.schema import (
@@ -62,11 +61,3 @@ def test_text_that_utf8_cannot_hold_is_replaced() -> None:
     frame = to_frame([trajectory(instruction="lone \ud800", steps=(Step("\udfff", "é"),))])
     assert frame["instruction"][0] == "lone �"
     assert frame["steps"][0] == ({"action": "�", "observation": "é"},)
-
-
-def test_many_rows_are_written_by_groups(tmp_path: Path) -> None:
-    path = tmp_path / "a.parquet"
-    frame = to_frame(trajectory(row, task_id=f"t{row % 70}") for row in range(5000))
-    path.write_bytes(data := parquet_bytes(frame))
-    assert pq.ParquetFile(path).num_row_groups == 2 and read_trajectories(path).equals(frame)
-    assert parquet_bytes(frame.sample(frac=1, random_state=1)) == data

@@ -6,18 +6,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from certify_assets.corpora.formats import detect_format, import_corpus
+from certify_assets.corpora.formats import import_corpus
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, parquet_bytes
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import (
-    corpus,
-    from_frame,
-    reader,
-    tau_record,
-    write_json,
-    write_lines,
-)
+from certify_assets_tests.corpora.builders import corpus, from_frame, reader, write_lines
 from certify_assets_tests.paths import shared_data
 
 TABLE = "task_id,outcome,text,agent\na,1,went well,x\na,0,went badly,y\nb,1,fine,x\n"
@@ -65,17 +58,6 @@ def test_json_lines_and_parquet_with_steps_hold_the_same(tmp_path: Path) -> None
         Step("go", "page 0"),
         Step("stop", ""),
     )
-
-
-def test_a_json_list_of_chats_is_a_table(tmp_path: Path) -> None:
-    chat = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": "Done."}]
-    rows = [{"task_id": name, "outcome": 1, "messages": chat} for name in "ab"]
-    write_json(tmp_path / "runs.json", rows)
-    write_json(tmp_path / "about.json", {"made": "by hand"})
-    imported = read(tmp_path)
-    assert (imported.format, imported.dropped) == ("table", {"file_other_format": 1})
-    (run, _) = from_frame(imported.frame)
-    assert (run.instruction, run.steps) == ("Go.", (Step("Done.", ""),))
 
 
 def test_a_corpus_of_ours_is_a_table(tmp_path: Path) -> None:
@@ -132,21 +114,6 @@ def test_steps_that_are_none_cost_their_row(tmp_path: Path, steps: str) -> None:
     assert "step" in imported.examples["unreadable_record"]
 
 
-def test_runs_without_outcome_are_counted_or_kept(tmp_path: Path) -> None:
-    (tmp_path / "runs.csv").write_text(TABLE + "c,,open,x\nd,nan,open,x\n", "utf-8")
-    assert read(tmp_path / "runs.csv").dropped == {"no_label": 2}
-    kept = read(tmp_path / "runs.csv", keep_unlabelled="true").frame
-    assert len(kept) == 5 and kept["outcome"].isna().sum() == 2
-
-
-def test_columns_that_are_not_named_are_not_read(tmp_path: Path) -> None:
-    secret = {"task_id": "a", "outcome": 1, "text": "x", "verdict": {"deep": ["canary"]}}
-    write_lines(tmp_path / "runs.jsonl", [secret])
-    pq.write_table(pa.Table.from_pylist([secret | {"task_id": "b"}]), tmp_path / "runs.parquet")
-    frame = read([tmp_path / "runs.jsonl", tmp_path / "runs.parquet"]).frame
-    assert len(frame) == 2 and "canary" not in frame.to_json()
-
-
 def test_ids_of_a_table(tmp_path: Path) -> None:
     header = "task_id,outcome,text,trajectory_id\n"
     (tmp_path / "a.csv").write_text(header + "t,1,x,r1\nt,1,x,r2\n", "utf-8")
@@ -159,28 +126,6 @@ def test_ids_of_a_table(tmp_path: Path) -> None:
         InputError, match=r"b\.csv row 2 has the trajectory_id 'r1' of a\.csv row 2"
     ):
         read([tmp_path / "a.csv", tmp_path / "b.csv"])
-
-
-def test_tasks_with_one_instruction_are_merged_when_asked(tmp_path: Path) -> None:
-    rows = [
-        {"task_id": f"t{n}", "outcome": 1, "text": f"x{n}", "instruction": f"do {n // 2}"}
-        for n in range(3)
-    ]
-    path = write_lines(tmp_path / "runs.jsonl", rows)
-    assert read(path).frame["task_id"].nunique() == 3
-    merged = read(path, merge_same_instruction=True)
-    assert merged.frame["task_id"].tolist() == ["t0", "t0", "t2"]
-    assert merged.notes == {"runs moved to a task with the same instruction": 1}
-
-
-def test_a_source_of_two_formats_asks_for_one(tmp_path: Path) -> None:
-    (tmp_path / "runs.csv").write_text(TABLE, "utf-8")
-    write_json(tmp_path / "x-retail.json", [tau_record()])
-    words = r"more than one format fits .*table .*taubench_v1 .*--format"
-    with pytest.raises(InputError, match=words):
-        detect_format([tmp_path])
-    found = import_corpus(tmp_path, format="table", name="c")
-    assert found.dropped == {"file_other_format": 1}
 
 
 @pytest.mark.parametrize(

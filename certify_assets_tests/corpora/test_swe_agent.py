@@ -110,18 +110,6 @@ def test_folders_of_one_agent_are_its_attempts(tmp_path: Path) -> None:
     assert "file_other_format" not in imported.dropped
 
 
-@pytest.mark.parametrize(
-    "content", ["[]", '{"trajectory": [1]}', '{"trajectory": [', "\xff", "[" * 100_000]
-)
-def test_a_broken_run_costs_that_run(tmp_path: Path, content: str) -> None:
-    runs(tmp_path / "gpt", 1)
-    (tmp_path / "gpt" / "org__name-2.traj").write_bytes(content.encode("latin-1"))
-    write_json(tmp_path / "gpt/report.json", report(["org__name-1"], others=["org__name-2"]))
-    imported = read(tmp_path)
-    assert outcomes(imported) == {"org__name-1": 1} and imported.dropped == {"unreadable_record": 1}
-    assert "org__name-2.traj cannot be used: " in imported.examples["unreadable_record"]
-
-
 def test_a_broken_report_is_named(tmp_path: Path) -> None:
     runs(tmp_path / "gpt", 1)
     (tmp_path / "gpt/report.json").write_text('{"resolved": ["org__name-1"', "utf-8")

@@ -1,10 +1,6 @@
 from pathlib import Path
 
-import pytest
-
-from certify_assets.corpora.formats import detect_format
 from certify_assets.corpora.schema import Step
-from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import from_frame, reader
 from certify_assets_tests.corpora.swe_builders import (
     ISSUE,
@@ -38,19 +34,3 @@ def test_rows_of_swe_agent(tmp_path: Path) -> None:
     assert first.steps == second.steps == steps
     assert (first.agent, first.instruction) == ("small-model", ISSUE)
     assert (first.attempt, second.attempt) == (0, 1)
-
-
-def test_a_row_without_a_task(tmp_path: Path) -> None:
-    rows = [rebench_row("org__name-2", 1), rebench_row("", 1)]
-    imported = read(save_parquet(tmp_path / "a.parquet", rows))
-    assert imported.dropped == {"unreadable_record": 1}
-
-
-def test_other_tables_are_left_to_others(tmp_path: Path) -> None:
-    save_parquet(tmp_path / "other.parquet", [{"instance_id": "x", "patch": "y"}])
-    with pytest.raises(InputError, match="has no record of this format"):
-        read(tmp_path)
-    (tmp_path / "broken.parquet").write_bytes(b"PAR1")
-    save_parquet(tmp_path / "a.parquet", [swe_agent_row("org__name-1")])
-    assert detect_format([tmp_path]) == "swe_rebench"
-    assert read(tmp_path).dropped == {"file_other_format": 1, "file_unreadable": 1}

@@ -30,19 +30,6 @@ def test_a_simulation_becomes_a_run(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        ('{"reply":"Hello."}', "Hello."),
-        ('{"message": "Hello.", "next": 1}', '{"message": "Hello.", "next": 1}'),
-        ('{"message": "Hello."', '{"message": "Hello."'),
-    ],
-)
-def test_replies_that_are_json(tmp_path: Path, content: str, text: str) -> None:
-    (run,) = from_frame(one(tmp_path, messages=[{"role": "assistant", "content": content}]).frame)
-    assert run.steps == (Step(text, ""),)
-
-
 def test_calls_of_the_user_and_several_replies_at_once(tmp_path: Path) -> None:
     calls = [call("a"), call("b")]
     replies = [{"role": "tool", "id": f"call_{name}", "content": name} for name in "ab"]
@@ -58,20 +45,6 @@ def test_calls_of_the_user_and_several_replies_at_once(tmp_path: Path) -> None:
     (run,) = from_frame(imported.frame)
     assert run.steps == (Step("Look at your phone.\na({})\nb({})", seen),)
     assert imported.notes == {"messages of another role left out": 1}
-
-
-@pytest.mark.parametrize(
-    ("scenario", "ticket", "text"),
-    [
-        ("Do it.", None, "Do it."),
-        (None, "Move it.", "Move it."),
-        ({"reason_for_call": "Why.", "task_instructions": "How."}, "Move.", "Why.\nHow."),
-    ],
-)
-def test_instructions(tmp_path: Path, scenario: Any, ticket: Any, text: str) -> None:
-    known = task("0", user_scenario={"persona": "kind", "instructions": scenario}, ticket=ticket)
-    path = write_json(tmp_path / "x.json", results([simulation("s")], [known]))
-    assert read(path).frame["instruction"].tolist() == [text]
 
 
 @pytest.mark.parametrize(
@@ -139,12 +112,6 @@ def test_a_run_that_broke_off_stays_with_its_task(tmp_path: Path) -> None:
     imported = read(write_json(tmp_path / "x.json", document))
     assert imported.frame["task_id"].tolist() == ["shop/0", "shop/1"]
     assert not imported.notes and not imported.dropped
-
-
-def test_results_without_simulations_are_counted(tmp_path: Path) -> None:
-    write_json(tmp_path / "a.json", results([simulation("a")], [task("0")]))
-    write_json(tmp_path / "b.json", results([], [task("0")]))
-    assert read(tmp_path).dropped == {"file_ends_early": 1}
 
 
 def test_the_published_runs() -> None:

@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +23,6 @@ def test_messages_become_steps(tmp_path: Path) -> None:
         ),
         Step("Done.", "user: ###STOP###"),
     )
-
-
-@pytest.mark.parametrize(
-    ("reward", "outcome"),
-    [(1 - 1e-7, 1), (0.99, 0), (None, None), ("1", 1), (True, 1), (float("nan"), None)],
-)
-def test_rewards(tmp_path: Path, reward: Any, outcome: int | None) -> None:
-    path = write_json(tmp_path / "a-retail.json", [tau_record(0, reward), tau_record(1)])
-    runs = from_frame(read(path, keep_unlabelled=True).frame)
-    assert [run.outcome for run in runs] == [outcome, 1]
-    assert read(path).dropped == ({"no_label": 1} if outcome is None else {})
 
 
 @pytest.mark.parametrize(
@@ -105,23 +93,6 @@ def test_infrastructure_errors_are_counted(tmp_path: Path) -> None:
         read(write_json(tmp_path / "b-retail.json", [failed]))
 
 
-def test_other_roles_and_odd_contents(tmp_path: Path) -> None:
-    parts = [{"type": "text", "text": "one"}, {"type": "image"}, "two"]
-    call = {"name": "go", "arguments": None}
-    messages = [
-        {"role": "evaluator", "content": "the answer is right"},
-        {"role": "assistant", "content": parts, "tool_calls": "none"},
-        {"role": "function", "name": "f", "content": None},
-        {"role": "assistant", "content": None, "function_call": call},
-    ]
-    imported = read(write_json(tmp_path / "a-retail.json", [tau_record(traj=messages)]))
-    assert from_frame(imported.frame)[0].steps == (
-        Step("one\ntwo", "tool f: "),
-        Step("go()", ""),
-    )
-    assert imported.notes == {"messages of another role left out": 1}
-
-
 @pytest.mark.parametrize(
     "record", [{"task_id": 5}, None, tau_record(True), tau_record(1.5), tau_record(traj=[1])]
 )
@@ -130,15 +101,3 @@ def test_a_broken_record_costs_that_record(tmp_path: Path, record: Any) -> None:
     assert imported.frame["task_id"].tolist() == ["retail/0", "retail/2"]
     assert imported.dropped == {"unreadable_record": 1}
     assert "a-retail.json row 2" in imported.examples["unreadable_record"]
-
-
-@pytest.mark.parametrize("damage", ['{"task_id": 1, "reward": ,}', '{"traj": [caf\xe9'])
-def test_a_file_that_is_not_json_costs_that_file(tmp_path: Path, damage: str) -> None:
-    write_json(tmp_path / "a-retail.json", [tau_record(0)])
-    text = f"[{json.dumps(tau_record(1))}, {damage}, "
-    (tmp_path / "b-retail.json").write_text(text, "latin-1")
-    imported = read(tmp_path)
-    assert imported.frame["task_id"].tolist() == ["retail/0"]
-    assert imported.dropped == {"file_unreadable": 1}
-    with pytest.raises(InputError, match=r"b-retail\.json cannot be used: it is not"):
-        read(tmp_path, strict=True)

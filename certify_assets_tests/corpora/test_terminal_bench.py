@@ -50,17 +50,6 @@ def test_the_agent_of_runs_that_nobody_submitted(tmp_path: Path) -> None:
     assert read(tmp_path / "runs", agent="mine").frame["agent"].tolist() == ["mine"]
 
 
-def test_broken_reports_cost_what_they_report(tmp_path: Path) -> None:
-    for name in ("a", "b", "c"):
-        put_trial(tmp_path / "r", name)
-    (tmp_path / "r" / "a" / "results.json").write_text('{"is_resolved": tr')
-    (tmp_path / "r" / "b" / "results.json").write_text('{"is_resolved": true}')
-    imported = read(tmp_path / "r")
-    assert imported.dropped == {"file_unreadable": 1, "unreadable_record": 1, "no_label": 2}
-    assert len(imported.frame) == 1
-    assert "r/a/results.json cannot be used: it is not JSON" in imported.examples["file_unreadable"]
-
-
 @pytest.mark.parametrize(
     ("recorded", "plain"),
     [

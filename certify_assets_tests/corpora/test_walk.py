@@ -9,13 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora.formats.files import (
-    BrokenFileError,
-    FileSet,
-    ReadLimits,
-    SourceFile,
-    Tally,
-)
+from certify_assets.corpora.formats.files import FileSet, ReadLimits, SourceFile, Tally
 from certify_assets.errors import InputError
 
 
@@ -38,14 +32,6 @@ def test_a_compressed_file_cannot_fill_memory(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match="more bytes than that when decompressed, the limit is 1,048,576"
     ):
-        file.read()
-
-
-@pytest.mark.parametrize("cut", [0, 5, 15])
-def test_a_damaged_compressed_file_is_named(tmp_path: Path, cut: int) -> None:
-    (tmp_path / "a.json.gz").write_bytes(gzip.compress(os.urandom(64))[:cut] + b"junk")
-    (file,) = FileSet([tmp_path], {".json"}, Tally())
-    with pytest.raises(BrokenFileError, match=r"a\.json\.gz cannot be decompressed"):
         file.read()
 
 

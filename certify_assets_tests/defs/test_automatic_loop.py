@@ -24,7 +24,7 @@ from certify_assets.operations import notifications
 from certify_assets.operations.audit import load_audits
 from certify_assets.operations.automatic import last_automatic
 from certify_assets.operations.certifier import load_certificates
-from certify_assets.operations.decision_tables import batch_names, load_decisions
+from certify_assets.operations.decisions import batch_names, load_decisions
 from certify_assets.operations.deployment import Deployment, load_deployment, read_deployments
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.notifications import read_deliveries

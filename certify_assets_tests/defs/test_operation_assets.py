@@ -11,7 +11,7 @@ from certify_assets.defs.operations.assets import operation_assets
 from certify_assets.defs.operations.checks import operation_checks
 from certify_assets.defs.operations.sensors import new_inbox_sensor
 from certify_assets.operations.batch_audit import BatchAudit
-from certify_assets.operations.decision_tables import DECISION_COLUMNS
+from certify_assets.operations.decisions import DECISION_COLUMNS
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store

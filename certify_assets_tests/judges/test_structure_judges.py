@@ -23,9 +23,10 @@ from certify_assets.judges.families.structure.features import FEATURES, structur
 from certify_assets.judges.families.structure.trees import BoostedTrees
 from certify_assets.operations import certifier
 from certify_assets.operations.audit import audit_judge
-from certify_assets.operations.batches import decide_ready, receive
-from certify_assets.operations.decision_tables import first_decisions_of
+from certify_assets.operations.deciding import decide_ready
+from certify_assets.operations.decisions import first_decisions_of
 from certify_assets.operations.left_out_agents import left_out_agents
+from certify_assets.operations.receiving import receive
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.operations.rollout import deploy
 from certify_assets.reports.review_page import Reviewer, render_message

@@ -9,7 +9,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import IntegrityError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import completed_at, count_audit_tasks, drawn_decisions
-from certify_assets.operations.decision_tables import first_decisions_of
+from certify_assets.operations.decisions import first_decisions_of
 from certify_assets.operations.labels import Label, append_label, read_labels
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store

@@ -15,19 +15,20 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.task_folds import training_tasks
 from certify_assets.operations.audit_sample import drawn_decisions
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits
-from certify_assets.operations.batch_record import BatchRecord
-from certify_assets.operations.batches import close_batches, decide_ready, receive, undo_batch
+from certify_assets.operations.batch_drawing import close_batches
+from certify_assets.operations.batches import BatchRecord, decided_version
 from certify_assets.operations.checks import (
     batches_certified,
     decided_by_deployed,
     drawn_as_planned,
 )
 from certify_assets.operations.coverage import changed_agents
-from certify_assets.operations.decision_tables import PROVISIONAL, decisions_of, first_decisions_of
-from certify_assets.operations.decisions import decided_version
+from certify_assets.operations.deciding import decide_ready
+from certify_assets.operations.decisions import PROVISIONAL, decisions_of, first_decisions_of
 from certify_assets.operations.history import operation_history
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.lineage import find, walk
+from certify_assets.operations.receiving import receive, undo_batch
 from certify_assets.operations.review_queue import load_queue
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
@@ -227,7 +228,7 @@ def test_drawing_the_same_runs_again_is_counted_and_spends_less(
         audit = opened(deployed, record)
         assert audit.record.draws == number + 1
         seeds.add(audit.record.seed)
-        deltas.append(audit.delta)
+        deltas.append(audit.draw.plan.delta)
         undo_batch(Corpus(deployed, "c"), record.batch)
     assert len(seeds) == 2 and deltas[0] == 0.05 and deltas[1] == pytest.approx(0.0075, abs=2e-4)
     # runs that no draw was of are at the whole again

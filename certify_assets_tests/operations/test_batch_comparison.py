@@ -16,9 +16,10 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.families.lexical import LexicalJudge
 from certify_assets.operations import batch_comparison
 from certify_assets.operations.batch_comparison import BatchComparison
-from certify_assets.operations.batch_record import BatchRecord
-from certify_assets.operations.batches import decide_ready, receive, undo_batch
-from certify_assets.operations.decision_tables import decisions_of
+from certify_assets.operations.batches import BatchRecord
+from certify_assets.operations.deciding import decide_ready
+from certify_assets.operations.decisions import decisions_of
+from certify_assets.operations.receiving import receive, undo_batch
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
@@ -41,9 +42,8 @@ def _decide(store: Store, path: Path, **delivery: Any) -> BatchRecord:
 
 
 def _comparison(store: Store, batch: str) -> BatchComparison:
-    found = BatchComparison.load(Corpus(store, "c"), batch)
-    assert found is not None
-    return found
+    corpus = Corpus(store, "c")
+    return BatchComparison.of(corpus, BatchRecord.load(corpus, batch))
 
 
 def _codes(document: BatchRecord) -> set[str]:

@@ -12,13 +12,11 @@ import sqlalchemy as sa
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import ChangedInputError, InputError
-from certify_assets.operations import batches
-from certify_assets.operations.batch_record import ready_batches
-from certify_assets.operations.batch_record import received as stored
-from certify_assets.operations.batches import receive, undo_batch
-from certify_assets.operations.decision_tables import batch_runs
-from certify_assets.operations.delivery import known_runs
+from certify_assets.operations import receiving
+from certify_assets.operations.batches import batch_runs, known_runs, ready_batches
+from certify_assets.operations.batches import received as stored
 from certify_assets.operations.labels import Label, append_label
+from certify_assets.operations.receiving import receive, undo_batch
 from certify_assets.storage import urls
 from certify_assets.storage.care import rebuild
 from certify_assets.storage.store import Store
@@ -69,7 +67,7 @@ def test_the_same_files_are_one_batch_under_any_name(store: Store, tmp_path: Pat
 def test_a_large_delivery_becomes_batches_of_whole_tasks(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "MOST_RUNS", 10)
+    monkeypatch.setattr(receiving, "MOST_RUNS", 10)
     path = str(deliver(tmp_path / "x.jsonl", tasks=5))
     found = receive(Corpus(store, "c"), [path])
     assert found.new == 20 and [name[:6] for name in found.batches] == [
@@ -168,7 +166,7 @@ def test_a_batch_is_taken_back_and_its_runs_may_come_again(store: Store, tmp_pat
 def test_runs_of_one_undone_part_come_again(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "MOST_RUNS", 12)
+    monkeypatch.setattr(receiving, "MOST_RUNS", 12)
     path = str(deliver(tmp_path / "x.jsonl", tasks=5))
     first = receive(Corpus(store, "c"), [path]).batches
     undo_batch(Corpus(store, "c"), first[0])

@@ -14,17 +14,17 @@ from certify_assets.certificates import decide
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations import decisions
-from certify_assets.operations.batch_record import BatchRecord
-from certify_assets.operations.batches import decide_ready, receive
+from certify_assets.operations import deciding
+from certify_assets.operations.batches import BatchRecord, batch_runs
 from certify_assets.operations.checks import (
     decided_by_deployed,
     deployment_stands,
     drawn_as_planned,
 )
-from certify_assets.operations.decision_tables import DECISION_COLUMNS, batch_runs, decisions_of
-from certify_assets.operations.decisions import summarize
+from certify_assets.operations.deciding import decide_ready, summarize
+from certify_assets.operations.decisions import DECISION_COLUMNS, decisions_of
 from certify_assets.operations.deployment import Deployment, load_deployment
+from certify_assets.operations.receiving import receive
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Snapshot, Store
@@ -146,7 +146,7 @@ def test_the_same_runs_give_the_same_bytes(operated: Store, tmp_path: Path) -> N
         subprocess.run(["cp", "-r", operated.root, store.root], check=True)
         deploy(judged(store), sampling=PLAN, track=False)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(decisions, "_SHARE", share)
+            patch.setattr(deciding, "_SHARE", share)
             document = decided(store, tmp_path, tasks=10)
         tables.append(
             [

@@ -14,9 +14,10 @@ from certify_assets.errors import CertifyError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations import certifier
 from certify_assets.operations.audit import audit_judge
-from certify_assets.operations.batches import decide_ready, receive
-from certify_assets.operations.decision_tables import load_decisions
+from certify_assets.operations.deciding import decide_ready
+from certify_assets.operations.decisions import load_decisions
 from certify_assets.operations.deployment import Deployment
+from certify_assets.operations.receiving import receive
 from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged

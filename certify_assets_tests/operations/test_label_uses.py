@@ -8,8 +8,8 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import USES, count_audit_tasks, drawn_decisions, serves
-from certify_assets.operations.batch_record import ClosedBatch, DrawnBatch
-from certify_assets.operations.decision_tables import ASKED, PROVISIONAL, decisions_of
+from certify_assets.operations.batches import ClosedBatch, DrawnBatch
+from certify_assets.operations.decisions import ASKED, PROVISIONAL, decisions_of
 from certify_assets.operations.monitoring import monitor_judge, operation_stream
 from certify_assets.operations.recertification import plan_recertification
 from certify_assets.operations.sampling import SamplingPlan
@@ -144,8 +144,8 @@ def test_the_monitor_leaves_out_what_its_certificate_does_not_cover_and_says_so(
     label_rows(store, "one", rows)
     certificate = strictest_certificate(store)
     before = operation_stream(Corpus(store, "one"), certificate)
-    assert (before.audit_tasks, before.spot_tasks) == (len(AUDIT), len(SPOT))
-    assert len(before.scores) == 2 * (len(AUDIT) + len(SPOT)) and before.batch_draws == 0
+    assert (before.figures.audit_tasks, before.figures.spot_tasks) == (len(AUDIT), len(SPOT))
+    assert len(before.scores) == 2 * (len(AUDIT) + len(SPOT)) and before.figures.batch_draws == 0
     # every label of the draw is an error of the certified threshold, and no alarm comes of it
     drawn = label_draw(store, rows, wrong=True)
     for closed in (False, True):
@@ -153,7 +153,10 @@ def test_the_monitor_leaves_out_what_its_certificate_does_not_cover_and_says_so(
             close(store, rows, drawn)
         after = operation_stream(Corpus(store, "one"), certificate)
         assert after.figures.sha256 == before.figures.sha256
-        assert after.left_out == before.left_out == {} and after.batch_draws == len(drawn)
+        assert (
+            after.figures.left_out == before.figures.left_out == {}
+            and after.figures.batch_draws == len(drawn)
+        )
         document = monitor_judge(judge_of(store))
         assert document.operation is not None and document.status != "alarm"
         figures = document.operation.streams[certificate.sha256]
@@ -171,5 +174,8 @@ def test_a_drawn_task_without_a_covered_run_is_counted_among_those_left_out(stor
     write_decisions(store, "one", BATCH, rows)
     label_rows(store, "one", rows)
     stream = operation_stream(Corpus(store, "one"), strictest_certificate(store))
-    assert (stream.audit_tasks, stream.spot_tasks) == (len(AUDIT) - 1, len(SPOT) - 1)
-    assert stream.left_out == {"not_covered": 1}
+    assert (stream.figures.audit_tasks, stream.figures.spot_tasks) == (
+        len(AUDIT) - 1,
+        len(SPOT) - 1,
+    )
+    assert stream.figures.left_out == {"not_covered": 1}

@@ -12,7 +12,7 @@ from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import drawn_decisions
-from certify_assets.operations.decision_tables import first_decisions_of
+from certify_assets.operations.decisions import first_decisions_of
 from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.operations.labels import Label, append_label
 from certify_assets.operations.monitor_record import read_alarms
@@ -64,11 +64,11 @@ def test_audit_tasks_come_whole_and_spot_tasks_with_the_scores_of_what_nobody_re
     rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:3], *SPOT[:3], "nobody-asks"])
     label_rows(store, "one", rows[rows["asked"] != "undecided"])
     stream = operation_stream(Corpus(store, "one"), certificate)
-    assert (stream.audit_tasks, stream.spot_tasks, len(stream.scores)) == (
+    assert (stream.figures.audit_tasks, stream.figures.spot_tasks, len(stream.scores)) == (
         3,
         3,
         24,
-    ) and stream.left_out == {}
+    ) and stream.figures.left_out == {}
     assert list(dict.fromkeys(stream.tasks)) == [*AUDIT[:3], *SPOT[:3]]
     decided = stream.scores <= certificate.threshold
     truth = (
@@ -92,9 +92,10 @@ def test_spot_tasks_of_a_batch_under_narrower_thresholds_stay_out_all_of_them(
     write_decisions(store, "one", "0001-a", table)
     label_rows(store, "one", rows)
     stream = operation_stream(Corpus(store, "one"), certificate)
-    assert (stream.audit_tasks, stream.spot_tasks) == (3, 0) and stream.left_out == {
-        "other_threshold": 3
-    }
+    assert (stream.figures.audit_tasks, stream.figures.spot_tasks) == (
+        3,
+        0,
+    ) and stream.figures.left_out == {"other_threshold": 3}
 
 
 def test_the_index_has_what_the_tables_of_all_batches_say(store: Store) -> None:

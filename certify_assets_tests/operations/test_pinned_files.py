@@ -15,14 +15,15 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit import audit_judge
-from certify_assets.operations.batch_record import BatchRecord
-from certify_assets.operations.batches import decide_ready, receive
+from certify_assets.operations.batches import BatchRecord
 from certify_assets.operations.certifier import certify_judge
 from certify_assets.operations.checks import decided_by_deployed, deployment_stands
-from certify_assets.operations.decision_tables import decisions_of
+from certify_assets.operations.deciding import decide_ready
+from certify_assets.operations.decisions import decisions_of
 from certify_assets.operations.deployment import Deployment, DeploymentRecord, behind
 from certify_assets.operations.history import operation_history
 from certify_assets.operations.lineage import find, walk
+from certify_assets.operations.receiving import receive
 from certify_assets.operations.recertification import recertify_deployed
 from certify_assets.operations.rollout import deploy, redeploy
 from certify_assets.operations.sampling import SamplingPlan

@@ -11,12 +11,13 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.operations import certifier
-from certify_assets.operations.batch_record import ready_batches
-from certify_assets.operations.batches import decide_ready, receive
-from certify_assets.operations.decision_tables import decisions_of, first_decisions_of
+from certify_assets.operations.batches import ready_batches
+from certify_assets.operations.deciding import decide_ready
+from certify_assets.operations.decisions import decisions_of, first_decisions_of
 from certify_assets.operations.deployment import read_deployments
 from certify_assets.operations.ledger import registrations
 from certify_assets.operations.lineage import Link, find, model_link, walk
+from certify_assets.operations.receiving import receive
 from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.batch_builders import decide_again, stored_object

@@ -15,7 +15,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.pool import StoredPool
 from certify_assets.operations import certifier, recertification
 from certify_assets.operations.audit_sample import count_audit_tasks
-from certify_assets.operations.decision_tables import first_decisions_of, load_decisions
+from certify_assets.operations.decisions import first_decisions_of, load_decisions
 from certify_assets.operations.labels import Label, append_label, labels_head
 from certify_assets.operations.recertification import plan_recertification, recertify
 from certify_assets.operations.recertification_record import (

@@ -16,18 +16,19 @@ from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.checks import (
     audit_sample_complete,
     delta_left,
     no_alarm,
     not_expired,
 )
-from certify_assets.operations.decision_tables import decisions_of
+from certify_assets.operations.deciding import decide_ready
+from certify_assets.operations.decisions import decisions_of
 from certify_assets.operations.deployment import Deployment, load_deployment, read_deployments
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.lineage import find, walk
 from certify_assets.operations.monitoring import monitor_judge
+from certify_assets.operations.receiving import receive
 from certify_assets.operations.recertification import plan_recertification, recertify
 from certify_assets.operations.recertification_record import load_recertification
 from certify_assets.operations.rollout import deploy, promote, redeploy

@@ -13,19 +13,19 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError
 from certify_assets.operations.audit_sample import drawn_decisions
 from certify_assets.operations.batch_audit import BatchAudit
-from certify_assets.operations.batch_record import BatchRecord
-from certify_assets.operations.batches import decide_ready, receive
+from certify_assets.operations.batches import BatchRecord
 from certify_assets.operations.checks import (
     decided_by_deployed,
     deployment_stands,
     drawn_as_planned,
 )
-from certify_assets.operations.decision_tables import decisions_of
-from certify_assets.operations.decisions import summarize
+from certify_assets.operations.deciding import decide_ready, summarize
+from certify_assets.operations.decisions import decisions_of
 from certify_assets.operations.deployment import Deployment, load_deployment
 from certify_assets.operations.history import write_history
 from certify_assets.operations.lineage import find, walk
 from certify_assets.operations.monitoring import monitor_deployed
+from certify_assets.operations.receiving import receive
 from certify_assets.operations.rollout import deploy, redeploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store

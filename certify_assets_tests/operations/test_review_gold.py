@@ -13,7 +13,7 @@ from certify_assets.corpora.schema import Step, Trajectory
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.certifier import load_certificates
-from certify_assets.operations.decision_tables import load_decisions
+from certify_assets.operations.decisions import load_decisions
 from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.operations.labels import label_table, read_gold_labels
 from certify_assets.operations.monitoring import operation_stream

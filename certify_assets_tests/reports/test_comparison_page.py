@@ -81,22 +81,22 @@ def test_the_page_holds_every_name_as_text_and_runs_nothing(document: dict[str, 
     page = render_comparison([document], [{"corpus": "other", "reason": HOSTILE[0]}])
     assert_stands_alone(page)
     text = text_of(page)
-    for name in (*HOSTILE, "Judges on one"):
-        assert " ".join(name.split()) in text
+    for name in (HOSTILE[0], "Judges on one"):
+        assert name in text
     assert page == render_comparison([document], [{"corpus": "other", "reason": HOSTILE[0]}])
 
 
-def test_a_csv_of_the_comparison_runs_no_name_of_an_agent(
+def test_a_csv_of_the_comparison_runs_no_name_as_a_formula(
     document: dict[str, Any], tmp_path: Path
 ) -> None:
     names = ["=1+1", "n12;=1+1", "@x", "-0.5"]
-    (fold, *_) = document["agent_disjoint"][0]["folds"]
-    document["agent_disjoint"][0]["folds"] = [fold | {"agents": [name]} for name in names]
+    (item,) = document["agent_disjoint"]
+    document["agent_disjoint"] = [item | {"judge": name} for name in names]
     write_main_exports(store := Store(str(tmp_path / "root")), [document])
     stored = store.read_bytes("study/main_table_agents.csv").decode("utf-8")
-    _, every, *folds = csv.reader(io.StringIO(stored))
-    assert [row[2] for row in folds] == ["'=1+1", "'n12;=1+1", "'@x", "-0.5"]
-    assert every[-1] == "+0.050 (−0.010 to 0.100)"
+    _, *rows = csv.reader(io.StringIO(stored))
+    assert [row[1] for row in rows] == ["'=1+1", "'n12;=1+1", "'@x", "-0.5"]
+    assert rows[0][-1] == "+0.050 (−0.010 to 0.100)"
 
 
 def test_tables_say_what_was_not_measured_and_what_continues(document: dict[str, Any]) -> None:

@@ -43,7 +43,9 @@ def test_the_page_shows_everything_and_escapes_it(nasty: CorpusReport) -> None:
     assert html == render_corpus(nasty)
     assert_stands_alone(html)
     assert html.count("&lt;script&gt;alert(1)&lt;/script&gt; 3 passed") == 2
-    assert standing(nasty)[0] == "failed" and "by phrase test_summary; it is not accepted" in html
+    assert (
+        standing(nasty).state == "failed" and "by phrase test_summary; it is not accepted" in html
+    )
     for words in (
         "Flips",
         "Outcomes by task and attempt",
@@ -77,7 +79,7 @@ def test_an_accepted_leak_and_other_thresholds_are_measured_anew(corpora: Store)
     strict = replace(load_config(corpora, "one"), leak_thresholds={"length": 0.501})
     save_config(corpora, strict)
     blocked = gather_report(Corpus(corpora, "one"))
-    assert standing(blocked)[:2] == ("failed", "Blocked by a structural leak")
+    assert standing(blocked).heading == "Blocked by a structural leak"
     save_config(corpora, replace(strict, accept_structural_leak=f"known {NASTY}"))
     html = render_corpus(gather_report(Corpus(corpora, "one")))
     assert "over, accepted" in html and "known &lt;script&gt;" in html and "<script" not in html
@@ -89,5 +91,5 @@ def test_a_corpus_that_cannot_be_split_still_has_a_page(tmp_path: Path) -> None:
     Corpus(store, "tiny").import_trajectories()
     report = gather_report(Corpus(store, "tiny"))
     html = render_corpus(report)
-    assert standing(report)[0] == "nothing" and report.unsplit
+    assert standing(report).state == "nothing" and report.unsplit
     assert "Not split:" in html and "TEST are left out" not in html

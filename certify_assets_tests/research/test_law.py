@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from certify_assets.errors import InputError
 from certify_assets.research.law import (
     LawPoint,
-    carriers,
     fit_law,
     law_findings,
     leave_one_out,
@@ -58,7 +57,7 @@ def test_the_papers_other_forms(form: str, numbers: tuple[float, float, float]) 
 
 def test_code_o_carries_the_fit() -> None:
     law = fit_law(PAPER_POINTS)
-    (heavy,) = carriers(law)
+    (heavy,) = law.carriers
     assert heavy.corpus == "Code-O"
     assert round(heavy.leverage, 3) == 0.681
     assert round(heavy.loocv_r2_without, 2) == 0.81

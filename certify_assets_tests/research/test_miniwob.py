@@ -143,10 +143,6 @@ def test_a_model_runs_on_real_pages_and_a_stopped_generation_goes_on(
 
 
 def test_a_model_that_gets_nowhere_is_stopped() -> None:
-    steps, asked = steps_of(*["click 99"] * 12)
-    assert steps[-1][0] == 'claim("not done: the same action on the same page, three times")'
-    # the first time the page was just opened; then three times the same
-    assert len(asked) == 4
     steps, asked = steps_of(*[f'type 0 "{number}"' for number in range(20)])
     assert steps[-1] == ('claim("not done: out of turns")', "")
     assert len(asked) == miniwob.MAX_TURNS

@@ -11,7 +11,7 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.operations.assets import operation_assets, recertify_assets, review_assets
-from certify_assets.operations.decision_tables import load_decisions
+from certify_assets.operations.decisions import load_decisions
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan

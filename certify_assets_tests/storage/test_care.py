@@ -100,10 +100,13 @@ def test_what_others_put_stops_no_collection(store: Store, content: bytes) -> No
     assert Path(store.root, "objects", "README").exists()
 
 
-def test_a_head_that_no_ledger_can_have_is_not_held(store: Store) -> None:
+@pytest.mark.parametrize("head", [f"c:{10**20}:ab", "c:1:ab", "c:9:ab"])
+def test_a_head_that_the_ledger_has_not_is_not_held(store: Store, head: str) -> None:
     store.write_json(A, 1)
     with pytest.raises(LedgerError, match="lost event"):
-        verify(store, None, [parse_head(f"c:{10**20}:ab")])
+        verify(store, None, [parse_head(head)])
+    with pytest.raises(InputError, match="give CORPUS:SEQUENCE:HASH"):
+        parse_head(head.rpartition(":")[0])
 
 
 def test_nothing_is_removed_where_the_database_is_older_than_the_objects(store: Store) -> None:
@@ -130,6 +133,9 @@ def test_an_event_can_be_blanked_and_later_changes_are_still_refused(store: Stor
     )
     verify(store)
     assert changed == 1
+    if store.database.is_sqlite:
+        store.database.engine.dispose()
+        assert b"Ann said so" not in Path(store.root, "certify.db").read_bytes()
     assert [entry.content.reason for entry in store.events("c", Discarded)] == ["", "space"]
     with pytest.raises(CertifyError, match="never changed"), store.database.writing(["c"]) as rows:
         rows.execute(sa.text("UPDATE events SET payload = '{}'"))

@@ -12,9 +12,9 @@ import sqlalchemy as sa
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.batch_audit import batch_audits
-from certify_assets.operations.batch_record import UndoneBatch
-from certify_assets.operations.batches import close_batches
-from certify_assets.operations.decision_tables import ASKED, NOT_COVERED, load_decisions
+from certify_assets.operations.batch_drawing import close_batches
+from certify_assets.operations.batches import UndoneBatch
+from certify_assets.operations.decisions import ASKED, NOT_COVERED, load_decisions
 from certify_assets.operations.labels import Label, append_labels, read_labels, resolve_labels
 from certify_assets.operations.review_index import ReviewState, TwiceReviewed, labels, queue
 from certify_assets.operations.review_queue import load_queue

@@ -4,16 +4,28 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from traceback import format_exception
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import sqlalchemy as sa
 
 from certify_assets.errors import CertifyError, ChangedInputError, InputError, IntegrityError
 from certify_assets.storage import store as storage
-from certify_assets.storage.database import FILE, ROOT_FILE, VARIABLE, Database, sqlite_url
+from certify_assets.storage.database import (
+    ANYWHERE,
+    FILE,
+    ROOT_FILE,
+    VARIABLE,
+    Database,
+    sqlite_url,
+)
 from certify_assets.storage.events import Payload, chain
 from certify_assets.storage.folder import Folder
+from certify_assets.storage.moment import remembered
 from certify_assets.storage.store import Snapshot, Store
 
 A, B, PAGE = "corpora/c/a.json", "judges/lexical/c/b.json", "corpora/c/page.html"
@@ -25,6 +37,10 @@ class Numbered(Payload):
     kind = "numbered"
     number: int
     worker: str = ""
+
+    @property
+    def subject(self) -> str:
+        return self.worker
 
 
 def length(store: Store, corpus: str = "c") -> int:
@@ -63,7 +79,7 @@ def test_a_step_stores_all_or_nothing(store: Store) -> None:
     assert length(store) == 2
 
 
-@pytest.mark.parametrize("ask", ["read", "exists", "names", "events", "remembered"])
+@pytest.mark.parametrize("ask", ["read", "exists", "names", "events", "subjects", "remembered"])
 def test_a_step_whose_input_was_replaced_stores_nothing(store: Store, ask: str) -> None:
     view = store.now()
     asking: dict[str, Callable[[], object]] = {
@@ -71,6 +87,7 @@ def test_a_step_whose_input_was_replaced_stores_nothing(store: Store, ask: str) 
         "exists": lambda: view.exists(B),
         "names": lambda: view.names("judges/lexical/c"),
         "events": lambda: view.events("c", Numbered),
+        "subjects": lambda: view.subjects("c", Numbered),
         "remembered": lambda: view.remember("both", lambda: (view.exists(A), view.exists(B))),
     }
     store.write_json(A, 1)
@@ -87,6 +104,42 @@ def test_a_step_whose_input_was_replaced_stores_nothing(store: Store, ask: str) 
     assert store.read_json("corpora/c/result.json") == 3
 
 
+def test_who_asks_for_the_corpora_notices_one_that_begins(store: Store) -> None:
+    store.write_json(A, 1)
+    view = store.now()
+    with pytest.raises(ChangedInputError, match="added corpus d"), view.step("c"):
+        assert view.corpora() == ["c"]
+        store.append("c", Numbered(number=1))
+        store.append("d", Numbered(number=1))
+        view.write_json(B, 1)
+    with view.step("e"):
+        assert view.corpora() == ["c", "d"]
+        # one that the step itself begins is no surprise, also one that is committed before it
+        view.short("f", lambda inner: inner.append("f", Numbered(number=1)))
+        view.append("e", Numbered(number=1))
+    assert view.corpora() == store.corpora() == ["c", "d", "e", "f"]
+
+
+def test_of_two_corpora_that_begin_at_once_one_sees_the_other(store: Store) -> None:
+    rounds, meeting = range(20), threading.Barrier(2)
+
+    def begin(name: str) -> None:
+        for number in rounds:
+            view = store.now()
+            with suppress(ChangedInputError), view.step(f"{name}{number}"):
+                seen = view.corpora()
+                meeting.wait()
+                view.write_json(f"corpora/{name}{number}/seen.json", seen)
+            meeting.wait()
+
+    threads = [threading.Thread(target=begin, args=[name]) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(store.corpora()) == len(rounds)
+
+
 def test_what_a_step_stores_unchanged_is_watched(store: Store) -> None:
     for key in (A, B):
         store.write_json(key, 1)
@@ -99,6 +152,56 @@ def test_what_a_step_stores_unchanged_is_watched(store: Store) -> None:
     assert store.read_json(B) == 1
 
 
+def test_a_step_that_goes_on_now_needs_what_it_read(store: Store) -> None:
+    view = store.now()
+    store.write_json(A, 1)
+    with pytest.raises(ChangedInputError), view.step("c"):
+        view.read_json(A)
+        store.write_json(A, 2)
+        view.refresh()
+    with view.step("c"):
+        # what it says itself depends on nobody, and other folders are no input
+        view.write_json(A, 3)
+        assert view.read_json(A) == 3 and view.names("judges/lexical/c") == []
+        store.write_json(A, 4)
+        store.write_json("corpora/c/other.json", 4)
+    assert store.read_json(A) == 3
+
+
+def test_a_subject_is_a_name_and_no_folder(store: Store) -> None:
+    store.append("c", Numbered(number=1, worker="a/"), Numbered(number=2, worker="a/b"))
+    assert [entry.content.number for entry in store.events("c", Numbered, "a/")] == [1]
+
+
+def test_a_pinned_view_sees_what_is_pinned_and_cannot_change_it(store: Store) -> None:
+    first = store.write_json(A, 1)
+    store.write_json("corpora/c/other.json", 1)
+    view = store.now()
+    store.write_json(A, 2)
+    pinned = view.pinned({A: first}, ["corpora/c"])
+
+    def names(of: Snapshot) -> list[str]:
+        return of.remember("names", lambda: of.names("corpora/c"))
+
+    assert names(view) == ["a.json", "other.json"] and names(pinned) == ["a.json"]
+    assert pinned.read_json(A) == 1 and not pinned.exists("corpora/c/other.json")
+    with pytest.raises(ValueError, match="is pinned"):
+        pinned.write_json(A, 3)
+
+
+def test_who_changes_an_answer_changes_that_of_nobody_else(store: Store) -> None:
+    @remembered
+    def answer(about: SimpleNamespace) -> tuple[list[int], pd.DataFrame]:
+        return [1], pd.DataFrame({"a": [1]})
+
+    view = SimpleNamespace(store=store.now(), identity=("c",))
+    numbers, frame = answer(view)
+    numbers.append(2)
+    frame["b"] = 2
+    numbers, frame = answer(view)
+    assert numbers == [1] and list(frame) == ["a"]
+
+
 def test_what_is_not_watched_may_change(store: Store) -> None:
     view = store.now()
     store.append("c", Numbered(number=1))
@@ -107,6 +210,15 @@ def test_what_is_not_watched_may_change(store: Store) -> None:
         store.append("c", Numbered(number=2))
         view.write_json(A, len(seen))
     assert store.read_json(A) == 1 and len(view.events("c", Numbered, watched=False)) == 2
+
+    def count() -> int:
+        return len(view.events("c", Numbered, watched=False))
+
+    with view.step("c"):
+        assert view.remember("count", count) == 2
+        store.append("c", Numbered(number=3))
+        view.short("c", lambda inner: inner.append("c", Numbered(number=4)))
+        assert view.remember("count", count) == 4
 
 
 def test_a_request_that_is_sent_twice_is_done_once(store: Store) -> None:
@@ -139,6 +251,10 @@ def test_a_short_step_within_a_step_is_committed_at_once(store: Store) -> None:
         # nothing is claimed for a step that cannot end well
         view.short("c", lambda inner: inner.append("c", Numbered(number=2)))
     assert len(store.events("c", Numbered)) == 1
+    assert not view.events("other", Numbered)
+    store.append("other", Numbered(number=1))
+    view.short("c", lambda one: one.short("c", lambda inner: inner.write_json(B, 1)))
+    assert view.exists(B) and view.events("other", Numbered)
 
 
 def test_a_part_is_kept_whatever_becomes_of_the_step(store: Store) -> None:
@@ -166,6 +282,18 @@ def test_a_part_is_kept_whatever_becomes_of_the_step(store: Store) -> None:
         store.write_json(A, 4)
         view.write_json("corpora/c/result.json", 5)
     assert store.read_json(B) == 3 and not store.exists("corpora/c/result.json")
+    with pytest.raises(ChangedInputError), view.step("c"):
+        view.read_json(A)
+        store.write_json(A, 5)
+        # a part depends on what the step has read, and the step on what its part has
+        with view.step("c", apart=True):
+            view.write_json(B, 4)
+    with pytest.raises(ChangedInputError), view.step("c"):
+        with view.step("c", apart=True):
+            view.write_json(B, view.read_json(A))
+        store.write_json(A, 6)
+        view.write_json("corpora/c/result.json", 5)
+    assert store.read_json(B) == 5 and not store.exists("corpora/c/result.json")
 
 
 def _claim(root: str, worker: str) -> None:
@@ -210,6 +338,24 @@ def test_pages_are_copies_of_what_is_stored(store: Store) -> None:
     assert not Path(store.locate(PAGE)).exists()
 
 
+def test_a_page_that_is_late_shows_what_is_stored_now(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish, view = storage.publish, store.now()
+
+    def late(where: Store, keys: list[str]) -> int:
+        monkeypatch.setattr(storage, "publish", publish)
+        store.write_bytes(PAGE, b"<p>2")
+        return publish(where, keys)
+
+    monkeypatch.setattr(storage, "publish", late)
+    view.write_bytes(PAGE, b"<p>1")
+    assert Path(store.locate(PAGE)).read_bytes() == b"<p>2"
+    store.write_bytes(PAGE, b"<p>3")
+    assert storage.publish_all(view) == 1
+    assert Path(store.locate(PAGE)).read_bytes() == b"<p>3"
+
+
 def test_the_same_call_mends_the_page_that_a_killed_one_left(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,27 +388,35 @@ def test_objects_that_were_altered_or_removed_are_refused(store: Store) -> None:
         "sha256 FROM events WHERE sequence = 1",
         "INSERT INTO events SELECT corpus, 3, kind, subject, 't', part, time, payload, 'x', "
         "sha256 FROM events WHERE sequence = 1",
+        # a request is done once
+        "INSERT INTO events SELECT corpus, 3, kind, subject, 'form 1', part, time, payload, "
+        "sha256, sha256 FROM events WHERE sequence = 2",
     ],
 )
 def test_the_database_refuses_to_change_what_happened(store: Store, statement: str) -> None:
     for number in (1, 2):
-        store.append("c", Numbered(number=number))
-    with pytest.raises(CertifyError, match=r"never|follows"), store.database.writing(["c"]) as rows:
+        store.append("c", Numbered(number=number), token=f"form {number}")
+    said = r"never|follows|events_token"
+    with pytest.raises(CertifyError, match=said), store.database.writing(["c"]) as rows:
+        if store.database.is_sqlite:
+            # which removes what is in the way
+            statement = statement.replace("INSERT INTO", "INSERT OR REPLACE INTO")
         rows.execute(sa.text(statement))
     assert length(store) == 2
 
 
-def test_an_owner_who_changes_it_anyway_is_found(store: Store) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE events SET payload = replace(payload, '2', '5') WHERE sequence = 2",
+        "DELETE FROM events WHERE sequence = 2",
+    ],
+)
+def test_an_owner_who_changes_it_anyway_is_found(store: Store, change: str) -> None:
     for number in (1, 2, 3):
         store.append("c", Numbered(number=number))
-    drop = (
-        "DROP TRIGGER events_update"
-        if store.database.is_sqlite
-        else ("DROP TRIGGER events_row ON events")
-    )
     with store.database.writing(["c"]) as connection:
-        connection.execute(sa.text(drop))
-        change = "UPDATE events SET payload = replace(payload, '2', '5') WHERE sequence = 2"
+        store.database.unguard(connection)
         connection.execute(sa.text(change))
     with pytest.raises(IntegrityError, match="event 2 of c was altered"):
         length(store)
@@ -274,11 +428,44 @@ def test_texts_that_no_database_takes_are_refused(store: Store) -> None:
             store.append("c", Numbered(number=1, worker=worker))
 
 
-def test_the_database_of_another_data_root_is_refused(store: Store) -> None:
+def test_the_database_of_another_data_root_or_version_is_refused(store: Store) -> None:
     store.write_json(A, 1)
+
+    def open_again() -> None:
+        Database(store.database.engine.url, store.folder).exists()
+
+    with store.database.writing([]) as connection:
+        connection.execute(sa.text("UPDATE properties SET value = '9' WHERE name = 'schema'"))
+    with pytest.raises(IntegrityError, match="schema 9"):
+        open_again()
+    with store.database.writing([]) as connection:
+        connection.execute(sa.text("UPDATE properties SET value = '1' WHERE name = 'schema'"))
     store.folder.write(ROOT_FILE, b'{"root": "another"}')
     with pytest.raises(IntegrityError, match="another data root"):
-        Database(store.database.engine.url, store.folder).exists()
+        open_again()
+    store.folder.delete(ROOT_FILE)
+    with pytest.raises(IntegrityError, match=r"or root\.json is damaged or gone"):
+        open_again()
+
+
+def test_a_reader_sees_one_state(store: Store) -> None:
+    store.append("c", Numbered(number=1))
+    with store.database.reading() as connection:
+        before = len(list(chain(connection, "c")))
+        store.append("c", Numbered(number=2))
+        assert len(list(chain(connection, "c"))) == before
+    assert length(store) == 2
+
+
+def test_what_sqlite_commits_is_on_the_disk(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    store.write_json(A, 1)
+    with store.database.reading() as connection:
+        # no kill shows it: FULL
+        assert connection.scalar(sa.text("PRAGMA synchronous")) == 2
+    # in memory there is no write-ahead log
+    with pytest.raises(InputError, match="cannot use its write-ahead log"):
+        Database(sa.make_url("sqlite://"), Folder(str(tmp_path / "new"))).create()
 
 
 def test_a_database_that_is_lost_is_not_begun_again(tmp_path: Path) -> None:
@@ -332,7 +519,7 @@ def test_an_address_that_is_none_is_refused_and_not_repeated(
     monkeypatch.setenv(VARIABLE, url)
     with pytest.raises(InputError, match="is no address of a PostgreSQL database") as refused:
         Store(str(tmp_path)).exists(A)
-    assert "secret" not in str(refused.value)
+    assert "secret" not in "".join(format_exception(refused.value))
 
 
 def test_a_path_may_hold_what_means_something_in_a_url(tmp_path: Path) -> None:
@@ -359,6 +546,10 @@ def test_who_may_only_read_sees_what_is_stored(
             patch.setattr(os, "access", lambda path, mode: mode != os.W_OK and may(path, mode))
             assert "mode" in reader.database.engine.url.query
             assert reader.read_json(A) == number
+            with pytest.raises(CertifyError, match="readonly"):
+                reader.write_json(A, -1)
+        # on a disk that is read alone there is no room for these
+        assert not number % 2 or not list(tmp_path.rglob("*-shm"))
 
 
 def test_an_empty_address_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,6 +573,8 @@ def test_sqlite_is_refused_on_a_network(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(InputError, match="lies on nfs4, where SQLite is not safe"):
         store.write_json(A, 1)
     assert not Database.of(store.folder).exists()
+    monkeypatch.setenv(ANYWHERE, "1")
+    store.write_json(A, 1)
 
 
 def test_who_waits_for_a_workplace_gets_one_that_is_there_alone(store: Store) -> None:

@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.tables.score_reading import ReadingOptions
 from certify_assets.tables.score_table import ScoreTable, read_labels, read_score_table
-from certify_assets.tables.settings import COLUMNS, TableSettings, checked_columns
+from certify_assets.tables.settings import COLUMNS, ReadingOptions, TableSettings, checked_columns
 from certify_assets.tables.table import TableError
 from certify_assets_tests.tables.ways import Way, Write, book, file_of, text, ways, words
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from certify_assets.certificates import certify, decide
-from certify_assets.certificates.decision import REASONS
+from certify_assets.certificates.sides import REASONS
 from certify_assets.errors import InputError
 from certify_assets.tables.decisions import decide_table
 from certify_assets.tables.score_table import read_score_table

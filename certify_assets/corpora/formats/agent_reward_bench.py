@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import replace
-from functools import partial
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import (
     Draft,
@@ -14,40 +13,25 @@ from certify_assets.corpora.formats.base import (
     LeftOutError,
     Origin,
     Reading,
-    contents,
     corpus_format,
-    records,
-    unusable,
+    words,
 )
 from certify_assets.corpora.formats.files import FileSet, SourceFile
-from certify_assets.corpora.formats.messages import message_text
+from certify_assets.corpora.formats.messages import message_text, steps_of_turns, turn_on_page
 from certify_assets.corpora.formats.records import (
     DELIMITED,
-    HEAD,
     Record,
+    begins,
     has_fields,
-    is_object_with,
-    one_object,
-)
-from certify_assets.corpora.formats.texts import (
-    Turn,
     is_list_of_objects,
-    page_text,
-    steps_of_turns,
+    one_object,
     text_of,
 )
 from certify_assets.errors import InputError
 
 _MARKS = (rb'"benchmark"\s*:', rb'"goal"\s*:')
-_COLUMNS = (
-    "annotator_name",
-    "benchmark",
-    "task_id",
-    "model_name",
-    "exp_name",
-    "trajectory_success",
-)
-_VERDICTS: Mapping[str, int | None] = {"Successful": 1, "Unsuccessful": 0, "Unsure": None}
+_COLUMNS = words("annotator_name benchmark task_id model_name exp_name trajectory_success")
+_VERDICTS: dict[str, int | None] = {"Successful": 1, "Unsuccessful": 0, "Unsure": None}
 _VARIANTS = frozenset({"resized", "improved"})
 
 
@@ -67,13 +51,12 @@ _Annotations = dict[_Run, dict[str, int | None]]
 def _fits(file: SourceFile) -> bool:
     if file.suffix in DELIMITED:
         return has_fields(file, _COLUMNS)
-    return is_object_with(file.head(HEAD), *_MARKS) and _is_run(one_object(file.read()))
+    return begins(file, b"{", *_MARKS) and _is_run(one_object(file.read()))
 
 
-def _is_run(record: Record | str) -> bool:
-    return (
-        isinstance(record, dict) and isinstance(record.get("steps"), list) and "judge" not in record
-    )
+def _is_run(record: Any) -> bool:
+    is_object = isinstance(record, dict) and "judge" not in record
+    return is_object and isinstance(record.get("steps"), list)
 
 
 @corpus_format(
@@ -89,74 +72,67 @@ def agent_reward_bench(files: FileSet, reading: Reading) -> Drafts:
     reading.label_facts.update(_facts(annotations.values()) if annotations else {})
     # the first run of every annotation
     first: dict[_Run, Draft] = {}
-    draft = partial(_labelled, annotations=annotations, first=first, reading=reading)
+
+    def labelled(record: Record, origin: Origin) -> Draft:
+        draft = _draft(record, origin)
+        run = _annotated(record, draft, annotations)
+        original = first.setdefault(run, draft) if run else draft
+        if record.get("valid") is False:
+            raise LeftOutError("is marked as not valid by its source", "infrastructure_error")
+        if not annotations and not reading.options.get("keep_unlabelled"):
+            said = "has no annotations next to it; give annotations.csv too"
+            raise LeftOutError(said, "no_label")
+        if draft.steps and original.content() != draft.content():
+            raise LeftOutError(
+                f"and {original.origin} are two runs of one annotation, which went to the latter",
+                "ambiguous_label",
+            )
+        return replace(draft, outcome=_majority(annotations[run].values())) if run else draft
+
     for file in files:
         if file.suffix == ".csv":
             if file.name not in reading.hashes:
-                said = "has no columns annotator_name, exp_name and trajectory_success."
-                reading.other(file.name, said)
+                reading.other(file.name)
             continue
-        for _, data in contents([file], reading):
+        for _, data in reading.contents([file]):
             record = one_object(data)
-            if _is_run(record) or (isinstance(record, str) and is_object_with(data, *_MARKS)):
-                yield from reading.runs([(reading.origin(file), record)], draft)
+            if _is_run(record) or (isinstance(record, str) and begins(file, b"{", *_MARKS)):
+                yield from reading.runs([(reading.origin(file), record)], labelled)
             else:
-                reading.other(file.name, "is no cleaned trajectory, or the output of a judge.")
+                reading.other(file.name)
     alone = "" if first or not annotations else _labels_alone(annotations)
     for run in annotations:
         if run not in first:
-            words = f"an annotation is of {run.task} by {run.agent}, and its run is missing."
-            reading.drop("no_trajectory", alone or words)
-
-
-def _labelled(
-    record: Record,
-    origin: Origin,
-    *,
-    annotations: _Annotations,
-    first: dict[_Run, Draft],
-    reading: Reading,
-) -> Draft:
-    draft = _draft(record, origin)
-    run = _annotated(record, draft, annotations)
-    if run is not None:
-        first.setdefault(run, draft)
-    if record.get("valid") is False:
-        raise LeftOutError("infrastructure_error", "is marked as not valid by its source")
-    if not annotations and not reading.options.get("keep_unlabelled"):
-        raise LeftOutError("no_label", "has no annotations next to it; give annotations.csv too")
-    if run is None or not draft.steps:
-        return draft
-    if first[run].content() != draft.content():
-        raise LeftOutError(
-            "ambiguous_label",
-            f"and {first[run].origin} are two runs of one annotation, which went to the latter",
-        )
-    return replace(draft, outcome=_majority(annotations[run].values()))
+            said = f"an annotation is of {run.task} by {run.agent}, and its run is missing."
+            reading.drop("no_trajectory", alone or said)
 
 
 def _draft(record: Record, origin: Origin) -> Draft:
     path = PurePosixPath(origin.file.removesuffix(".gz"))
     agent = text_of(record.get("agent")) or (path.parts[-3] if len(path.parts) > 2 else "")
     if not is_list_of_objects(record["steps"]):
-        raise unusable("one of its steps is not an object")
+        raise LeftOutError("one of its steps is not an object")
     if not agent:
-        raise unusable("its agent is not known")
+        raise LeftOutError("its agent is not known")
+    turns = [
+        turn_on_page(
+            step.get("url"),
+            step.get("last_action_error"),
+            text_of(step.get("axtree")) or text_of(step.get("axtree_pruned")),
+            text_of(step.get("reasoning")),
+            text_of(step.get("action")),
+        )
+        for step in record["steps"]
+    ]
     return Draft(
         task_id=_normalised(path.stem),
         agent=agent,
         instruction=message_text(record["goal"]),
-        steps=steps_of_turns(map(_turn, record["steps"])),
+        steps=steps_of_turns(turns),
         outcome=None,
         origin=origin,
         named_agent=agent,
     )
-
-
-def _turn(step: Record) -> Turn:
-    tree = text_of(step.get("axtree")) or text_of(step.get("axtree_pruned"))
-    page = page_text(step.get("url"), step.get("last_action_error"), tree)
-    return Turn(page, text_of(step.get("reasoning")), text_of(step.get("action")))
 
 
 def _normalised(name: str) -> str:
@@ -167,8 +143,8 @@ def _normalised(name: str) -> str:
 def _annotations(files: FileSet, reading: Reading) -> _Annotations:
     """Read what annotators say of each run; None where one was unsure."""
     found: _Annotations = {}
-    tables = (file for file in files.matching("*.csv", "*.csv.gz") if has_fields(file, _COLUMNS))
-    for origin, row in records(tables, reading, lambda row: True):
+    tables = (file for file in files.matching("*.csv") if has_fields(file, _COLUMNS))
+    for origin, row in reading.records(tables, lambda row: True):
         cells = {name: row[name].strip() for name in _COLUMNS}
         verdict, annotator = cells["trajectory_success"], cells["annotator_name"]
         experiment = _normalised(cells["exp_name"])
@@ -176,16 +152,14 @@ def _annotations(files: FileSet, reading: Reading) -> _Annotations:
             cells["benchmark"], _normalised(cells["task_id"]), cells["model_name"], experiment
         )
         if missing := sorted(name for name, cell in cells.items() if not cell):
-            said = f"cannot be used: it has no {', '.join(missing)}."
-            reading.drop("unreadable_record", f"{origin} {said}")
+            reading.unusable(origin, f"it has no {', '.join(missing)}")
         elif verdict not in _VERDICTS:
             raise InputError(
                 f"{origin}: trajectory_success is {verdict[:40]!r}. "
                 f"Write {', '.join(_VERDICTS)} instead."
             )
         elif annotator in found.setdefault(run, {}):
-            said = "repeats an annotation by the same annotator."
-            reading.drop("duplicate", f"{origin} {said}")
+            reading.drop("duplicate", f"{origin} repeats an annotation by the same annotator.")
         else:
             found[run][annotator] = _VERDICTS[verdict]
     return found
@@ -208,7 +182,7 @@ def _majority(verdicts: Iterable[int | None]) -> int | None:
     return None if 2 * sum(decided) == len(decided) else int(2 * sum(decided) > len(decided))
 
 
-def _facts(annotations: Collection[Mapping[str, int | None]]) -> dict[str, float]:
+def _facts(annotations: Collection[dict[str, int | None]]) -> dict[str, float]:
     """Count annotations, ties and disagreement; unsure annotators aside."""
     decided = [[one for one in said.values() if one is not None] for said in annotations]
     several = [len(set(verdicts)) > 1 for verdicts in decided if len(verdicts) > 1]

@@ -3,38 +3,30 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile, Tally
 from certify_assets.corpora.formats.records import (
-    HEAD,
     Record,
     Row,
-    is_object_with,
     json_value,
     listed_records,
+    one_object,
     opened,
 )
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 
-_Place = TypeVar("_Place")
-_Found = TypeVar("_Found")
-
 
 class LeftOutError(Exception):
-    """A record is left out: the reason that is counted, and what is wrong with it in words."""
+    """A record is left out, with what is wrong with it in words, and the reason that is counted."""
 
-    def __init__(self, reason: str, words: str) -> None:
+    def __init__(self, words: str, reason: str = "unreadable_record") -> None:
         super().__init__(words)
-        self.reason, self.words = reason, words
-
-
-def unusable(words: str) -> LeftOutError:
-    """Return what leaves out a record that is not as its format has it."""
-    return LeftOutError("unreadable_record", f"cannot be used: {words}")
+        self.reason = reason
+        self.words = f"cannot be used: {words}" if reason == "unreadable_record" else words
 
 
 class Origin(NamedTuple):
@@ -120,28 +112,32 @@ class Reading(Tally):
     hashes: dict[str, str] = field(default_factory=dict)
     label_facts: dict[str, float] = field(default_factory=dict)
 
+    def origin(self, file: SourceFile, row: int = 0) -> Origin:
+        """Return a position in a file, whose hash is taken: it was read."""
+        if file.name not in self.hashes:
+            self.hashes[file.name] = file.sha256()
+        return Origin(file.name, self.hashes[file.name], row)
+
     def runs(
-        self,
-        records: Iterable[tuple[_Place, _Found | str]],
-        draft: Callable[[_Found, _Place], Draft],
+        self, records: Iterable[tuple[Any, Record | str]], draft: Callable[[Record, Any], Draft]
     ) -> Drafts:
         """Make a run of every record; count those that are left out, with their place."""
         for place, record in records:
             try:
                 if isinstance(record, str):
-                    raise unusable(record)
+                    raise LeftOutError(record)
                 run = draft(record, place)
                 if not run.steps:
                     raise LeftOutError(
-                        "no_trajectory", "has no action of the agent; nothing can be judged"
+                        "has no action of the agent; nothing can be judged", "no_trajectory"
                     )
                 yield run
             except LeftOutError as left:
                 self.drop(left.reason, f"{place} {left.words}.")
 
-    def unusable(self, file: SourceFile, row: int, words: str) -> None:
+    def unusable(self, place: object, words: str) -> None:
         """Count a record that is left out, with what is wrong with it."""
-        self.drop("unreadable_record", f"{file.name} row {row} cannot be used: {words}.")
+        self.drop("unreadable_record", f"{place} cannot be used: {words}.")
 
     def agent_in_name(self, file: SourceFile, agent: str) -> str:
         """Return the agent of a file whose records name none: the option, else that of its name."""
@@ -151,30 +147,93 @@ class Reading(Tally):
         self.understood(file.name, (words,))
         return agent
 
-    def sha256(self, file: SourceFile) -> str:
-        """Hash a file once and remember that it was read."""
-        if file.name not in self.hashes:
-            self.hashes[file.name] = file.sha256()
-        return self.hashes[file.name]
+    def contents(self, files: Iterable[SourceFile]) -> Iterator[tuple[SourceFile, bytes]]:
+        """Read file by file; one that cannot be decompressed is counted as file_unreadable."""
+        for file in files:
+            try:
+                data = file.read()
+            except BrokenFileError as error:
+                self.drop("file_unreadable", str(error))
+            else:
+                yield file, data
 
-    def origin(self, file: SourceFile, row: int = 0) -> Origin:
-        """Return a position in a file, which is remembered as read."""
-        return Origin(file.name, self.sha256(file), row)
+    def objects(self, files: Iterable[SourceFile]) -> Iterator[tuple[Origin, Record | str]]:
+        """Parse files of one object each; one that cannot be parsed is a record of no use."""
+        return ((self.origin(file), one_object(data)) for file, data in self.contents(files))
 
-    def whole(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Go through the rows of a file; count one that ends early."""
-        number = 0
-        try:
-            for number, record in rows:
-                yield number, record
-        except BrokenFileError as error:
-            self.drop("file_ends_early" if number else "file_unreadable", str(error))
+    def documents(self, files: Iterable[SourceFile]) -> Iterator[tuple[SourceFile, Any]]:
+        """Parse files of one JSON value each; what is broken is counted as file_unreadable."""
+        for file, data in self.contents(files):
+            try:
+                yield file, json_value(data)
+            except ValueError as error:
+                said = f"{file.name} cannot be used: {error}; fetch it again."
+                self.drop("file_unreadable", said)
 
     def placed(
         self, file: SourceFile, rows: Iterable[Row]
     ) -> Iterator[tuple[Origin, Record | str]]:
-        """Go through the rows of a file with their places."""
-        return ((self.origin(file, row), record) for row, record in self.whole(rows))
+        """Go through the rows of a file with their places; count a file that ends early."""
+        number = 0
+        try:
+            for number, record in rows:
+                yield self.origin(file, number), record
+        except BrokenFileError as error:
+            self.drop("file_ends_early" if number else "file_unreadable", str(error))
+
+    def records(
+        self,
+        files: Iterable[SourceFile],
+        is_record: Callable[[Record], bool],
+        *,
+        under: Collection[str] = (),
+        fields: Collection[str] = (),
+    ) -> Iterator[tuple[Origin, Record]]:
+        """Go through the records of JSON, JSON lines, CSV or Parquet; count what cannot be read.
+
+        Parameters
+        ----------
+        files : iterable of SourceFile
+            What to read.
+        is_record : callable
+            Whether an object is a record of the format; a file that has none is another's.
+        under : collection of str
+            Keys under which an object that is no record, such as a page of an API, lists records.
+        fields : collection of str
+            Columns of Parquet that are read; all where none is named.
+        """
+        for file in files:
+            try:
+                found = opened(file)
+            except BrokenFileError as error:
+                self.drop("file_unreadable", str(error))
+                continue
+            self.understood(file.name, found.read_as)
+            columns = [name for name in found.names if not fields or name in fields]
+            rows = (row for each in found.rows(columns) for row in _unfolded(each, under))
+            has_records, others = False, list[Origin]()
+            for place, record in self.placed(file, rows):
+                if isinstance(record, str):
+                    self.unusable(place, record)
+                elif is_record(record):
+                    has_records = True
+                    yield place, record
+                else:
+                    others.append(place)
+            for place in others if has_records else ():
+                self.unusable(place, "it is no record of this format")
+            if others and not has_records:
+                self.hashes.pop(file.name)
+                self.other(file.name)
+
+
+def _unfolded(row: Row, under: Collection[str]) -> Iterable[Row]:
+    """Return the records of a page, or the row itself."""
+    record = row[1]
+    if isinstance(record, str) or "id" in record:
+        return [row]
+    lists = [record[key] for key in under if isinstance(record.get(key), list)]
+    return listed_records(item for items in lists for item in items) if lists else [row]
 
 
 Drafts = Iterator[Draft]
@@ -248,97 +307,9 @@ def corpus_format(**about: Any) -> Callable[[Reader], CorpusFormat]:
     return register
 
 
-def contents(files: Iterable[SourceFile], reading: Reading) -> Iterator[tuple[SourceFile, bytes]]:
-    """Read file by file; one that cannot be decompressed is counted as file_unreadable."""
-    for file in files:
-        try:
-            data = file.read()
-        except BrokenFileError as error:
-            reading.drop("file_unreadable", str(error))
-        else:
-            yield file, data
-
-
-def documents(files: Iterable[SourceFile], reading: Reading) -> Iterator[tuple[SourceFile, Any]]:
-    """Parse files of one JSON value each; what is broken is counted as file_unreadable."""
-    for file, data in contents(files, reading):
-        try:
-            yield file, json_value(data)
-        except ValueError as error:
-            reading.drop("file_unreadable", f"{file.name} cannot be used: {error}; fetch it again.")
-
-
-def records(
-    files: Iterable[SourceFile],
-    reading: Reading,
-    is_record: Callable[[Record], bool],
-    under: Sequence[str] = (),
-    fields: Collection[str] = (),
-) -> Iterator[tuple[Origin, Record]]:
-    """Go through the records of JSON, JSON lines, CSV or Parquet; what cannot be read is counted.
-
-    Parameters
-    ----------
-    files : iterable of SourceFile
-        What to read.
-    reading : Reading
-        Counts what cannot be read.
-    is_record : callable
-        Whether an object is a record of the format; a file that has none is noted as another's.
-    under : sequence of str
-        Keys under which an object that is no record, such as a page of an API, lists records.
-    fields : collection of str
-        Columns of Parquet that are read; all where none is named.
-    """
-    for file in files:
-        try:
-            found = opened(file)
-        except BrokenFileError as error:
-            reading.drop("file_unreadable", str(error))
-            continue
-        reading.understood(file.name, found.read_as)
-        columns = [name for name in found.names if not fields or name in fields]
-        rows = (row for each in found.rows(columns) for row in _unfolded(each, under))
-        sound, strangers = False, list[int]()
-        for row, record in reading.whole(rows):
-            if isinstance(record, str):
-                reading.unusable(file, row, record)
-            elif is_record(record):
-                sound = True
-                yield reading.origin(file, row), record
-            else:
-                strangers.append(row)
-        for row in strangers if sound else ():
-            reading.unusable(file, row, "it is no record of this format")
-        if strangers and not sound:
-            reading.other(file.name, "has no record of this format.")
-
-
-def _unfolded(row: Row, under: Sequence[str]) -> Iterable[Row]:
-    """Return the records of a page, or the row itself."""
-    record = row[1]
-    if isinstance(record, str) or "id" in record:
-        return [row]
-    listed = [record[key] for key in under if isinstance(record.get(key), list)]
-    return listed_records(item for items in listed for item in items) if listed else [row]
-
-
-def begins_with(*marks: bytes) -> Callable[[SourceFile], bool]:
-    """Make a test for files that begin a JSON object with text of those patterns."""
-    return lambda file: is_object_with(file.head(HEAD), *marks)
-
-
 def words(text: str) -> tuple[str, ...]:
     """Return the words of a text."""
     return tuple(text.split())
-
-
-def excerpt(text: str, limit: int) -> str:
-    """Keep the two ends of a long text, with the number of characters between them."""
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]} [{len(text) - 2 * half} characters cut] {text[-half:]}"
 
 
 def switch(options: Mapping[str, Any], name: str) -> bool:

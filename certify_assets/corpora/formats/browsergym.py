@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from pathlib import PurePosixPath
-from typing import Any
 
 from certify_assets.corpora.formats.base import (
     Draft,
@@ -13,21 +11,17 @@ from certify_assets.corpora.formats.base import (
     LeftOutError,
     Origin,
     Reading,
-    contents,
     corpus_format,
     switch,
-    unusable,
 )
 from certify_assets.corpora.formats.files import FileSet, SourceFile
-from certify_assets.corpora.formats.messages import message_text
-from certify_assets.corpora.formats.records import HEAD, Record, begins_json, json_value, one_object
-from certify_assets.corpora.formats.texts import (
-    Turn,
+from certify_assets.corpora.formats.messages import message_text, steps_of_turns, turn_on_page
+from certify_assets.corpora.formats.records import (
+    Record,
+    begins,
     inside,
     is_list_of_objects,
-    objects,
-    page_text,
-    steps_of_turns,
+    json_value,
     text_of,
 )
 
@@ -43,10 +37,10 @@ _EXPORT = (
 
 
 def _fits(file: SourceFile) -> bool:
-    name, head = _path(file).name, file.head(HEAD) if file.suffix == ".json" else b""
+    name = _path(file).name
     if name == _STEPS:
-        return begins_json(head) and (b'"obs"' in head or b'"action"' in head)
-    return name == _SUMMARY and b'"n_steps"' in head and b'"cum_reward"' in head
+        return any(begins(file, b"{[", key) for key in (b'"obs"', b'"action"'))
+    return name == _SUMMARY and begins(file, b"{", b'"n_steps"', b'"cum_reward"')
 
 
 # Loading a pickle runs code of its author, so those that the harness stores are counted and never
@@ -79,11 +73,46 @@ def _path(file: SourceFile) -> PurePosixPath:
 )
 def browsergym(files: FileSet, reading: Reading) -> Drafts:
     """Read the run folders that hold a summary and steps."""
-    summaries: dict[str, Record | str] = {}
-    for file, data in contents(files.matching(f"*/{_SUMMARY}", f"*/{_SUMMARY}.gz"), reading):
-        reading.sha256(file)
-        summaries[str(_path(file).parent)] = one_object(data)
-    draft = partial(_draft, summaries=summaries, reading=reading)
+    summaries = {
+        str(PurePosixPath(origin.file).parent): summary
+        for origin, summary in reading.objects(files.matching(f"*/{_SUMMARY}"))
+    }
+
+    def draft(content: Record, origin: Origin) -> Draft:
+        folder = PurePosixPath(origin.file).parent
+        summary = summaries.get(str(folder), {})
+        if isinstance(summary, str):
+            raise LeftOutError(f"in its {_SUMMARY}, {summary}")
+        if folder.name.startswith("_"):
+            said = "is in a folder whose name begins with _: the harness ran it again"
+            raise LeftOutError(said, "superseded")
+        if summary.get("err_msg") is not None and not switch(reading.options, "keep_errors"):
+            said = (
+                f"is of a run that broke down (err_msg in {_SUMMARY}); see the option keep_errors"
+            )
+            raise LeftOutError(said, "infrastructure_error")
+        if not content:
+            raise LeftOutError(f"is missing: there is no {_STEPS}; {_EXPORT}", "no_trajectory")
+        infos = _infos(content["data"])
+        called = _FOLDER.fullmatch(folder.name)
+        if not called:
+            raise LeftOutError(
+                "its folder is not named <agent>_on_<task>_<seed>, so its agent and task are not "
+                "known; rename the folder"
+            )
+        return Draft(
+            task_id=called["task"],
+            agent=called["agent"],
+            instruction=next(filter(None, map(_goal, infos)), ""),
+            steps=steps_of_turns(map(_turn, infos)),
+            outcome=summary.get("cum_reward"),
+            outcome_name="cum_reward",
+            origin=origin,
+            trajectory_id=folder.name,
+            repetition=called["seed"],
+            named_agent=called["agent"],
+        )
+
     found: set[str] = set()
     for file in files:
         name = _path(file).name
@@ -91,83 +120,44 @@ def browsergym(files: FileSet, reading: Reading) -> Drafts:
             reading.drop("file_pickle_refused", _refusal(file))
         elif name == _STEPS:
             found.add(str(_path(file).parent))
-            for _, data in contents([file], reading):
-                yield from reading.runs([(reading.origin(file), data)], draft)
+            for _, data in reading.contents([file]):
+                yield from reading.runs([(reading.origin(file), {"data": data})], draft)
         elif name != _SUMMARY:
-            said = f"is neither {_STEPS} nor {_SUMMARY}; this format uses no other JSON file."
-            reading.other(file.name, said)
+            reading.other(file.name)
     # a run without steps may be left out for another reason too
     missing = (Origin(f"{folder}/{_STEPS}", "") for folder in summaries if folder not in found)
-    yield from reading.runs(((origin, b"") for origin in missing), draft)
-
-
-def _draft(
-    data: bytes, origin: Origin, *, summaries: dict[str, Record | str], reading: Reading
-) -> Draft:
-    path = PurePosixPath(origin.file)
-    summary = summaries.get(str(path.parent), {})
-    if isinstance(summary, str):
-        raise unusable(f"in its {_SUMMARY}, {summary}")
-    if path.parent.name.startswith("_"):
-        raise LeftOutError(
-            "superseded", "is in a folder whose name begins with _: the harness ran it again"
-        )
-    if summary.get("err_msg") is not None and not switch(reading.options, "keep_errors"):
-        raise LeftOutError(
-            "infrastructure_error",
-            f"is of a run that broke down (err_msg in {_SUMMARY}); see the option keep_errors",
-        )
-    if not data:
-        raise LeftOutError("no_trajectory", f"is missing: there is no {_STEPS}; {_EXPORT}")
-    infos = _infos(data)
-    named = _FOLDER.fullmatch(path.parent.name)
-    if not named:
-        raise unusable(
-            "its folder is not named <agent>_on_<task>_<seed>, so its agent and task are not "
-            "known; rename the folder"
-        )
-    return Draft(
-        task_id=named["task"],
-        agent=named["agent"],
-        instruction=next(filter(None, map(_goal, infos)), ""),
-        steps=steps_of_turns(map(_turn, infos)),
-        outcome=summary.get("cum_reward"),
-        outcome_name="cum_reward",
-        origin=origin,
-        trajectory_id=path.parent.name,
-        repetition=named["seed"],
-        named_agent=named["agent"],
-    )
+    yield from reading.runs(((origin, {}) for origin in missing), draft)
 
 
 def _infos(data: bytes) -> list[Record]:
     try:
         infos = json_value(data)
     except ValueError as error:
-        raise unusable(str(error)) from None
+        raise LeftOutError(str(error)) from None
     if isinstance(infos, dict):
-        raise unusable(
+        raise LeftOutError(
             "it holds one step, as the harness's option save_json leaves it, not the list of "
             f"all; {_EXPORT}"
         )
-    if not is_list_of_objects(infos):
-        raise unusable("it is not a list of steps")
+    if not isinstance(infos, list) or not is_list_of_objects(infos):
+        raise LeftOutError("it is not a list of steps")
     if any(info.get("step") != position for position, info in enumerate(infos)):
-        raise unusable(
-            "its steps are not numbered 0, 1, 2 and so on, so some are missing or out of order"
-        )
-    return objects(infos)
+        raise LeftOutError("its steps are not numbered 0, 1, 2 and so on; some may be missing")
+    return infos
 
 
-def _turn(info: Record) -> Turn:
+def _turn(info: Record) -> tuple[str, str]:
     seen = info.get("obs")
     trees = (text_of(inside(seen, name)) for name in ("axtree_txt", "pruned_html", "dom_txt"))
-    tree = next(filter(None, trees), "")
-    page = page_text(inside(seen, "url"), inside(seen, "last_action_error"), tree)
-    thought = text_of(inside(info, "agent_info", "think"))
-    return Turn(page, thought, text_of(info.get("action")))
+    return turn_on_page(
+        inside(seen, "url"),
+        inside(seen, "last_action_error"),
+        next(filter(None, trees), ""),
+        text_of(inside(info, "agent_info", "think")),
+        text_of(info.get("action")),
+    )
 
 
 def _goal(info: Record) -> str:
-    goal: Any = inside(info, "obs", "goal")
+    goal = inside(info, "obs", "goal")
     return text_of(goal) or message_text(inside(info, "obs", "goal_object"))

@@ -13,8 +13,8 @@ import tarfile
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -72,8 +72,9 @@ class Tally:
     dropped: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
     notes: Counter[str] = field(default_factory=Counter)
+    #: files that are not of the format, with what they are
     others: dict[str, str] = field(default_factory=dict)
-    # what was understood of files, with their names
+    #: what was understood of files that are not as their format has them, with their names
     read_as: dict[str, list[str]] = field(default_factory=dict)
 
     def drop(self, reason: str, example: str) -> None:
@@ -81,8 +82,8 @@ class Tally:
         self.dropped[reason] += 1
         self.examples.setdefault(reason, example)
 
-    def other(self, name: str, words: str) -> None:
-        """Note a file that is not of the format, with what it is instead."""
+    def other(self, name: str, words: str = "is no file of this format.") -> None:
+        """Note a file that is not of the format."""
         self.others.setdefault(name, f"{name} {words}")
 
     def understood(self, name: str, said: Sequence[str]) -> None:
@@ -117,7 +118,7 @@ class SourceFile:
     @property
     def plain_name(self) -> str:
         """The name without .gz."""
-        return self.name[:-3] if self.name.lower().endswith(".gz") else self.name
+        return _without_gz(self.name)
 
     @property
     def suffix(self) -> str:
@@ -198,65 +199,52 @@ class _Member(NamedTuple):
     read: Callable[[], bytes]
 
 
+@dataclass(frozen=True)
 class FileSet:
-    """Files, folders and archives to import from, one file at a time, more than once."""
+    """Files, folders and archives to read, one file at a time, as often as they are gone through.
 
-    def __init__(
-        self,
-        paths: Sequence[Path],
-        suffixes: Iterable[str],
-        tally: Tally,
-        limits: ReadLimits | None = None,
-    ) -> None:
-        self._roots = _labelled(paths)
-        self._suffixes = frozenset(suffixes)
-        self._tally, self._counted = tally, False
-        self._limits = limits or ReadLimits()
+    Parameters
+    ----------
+    paths : sequence of Path
+        Files, folders and archives.
+    suffixes : collection of str
+        Suffixes of the files that are read.
+    tally : Tally
+        Counts what is left out, each time.
+    limits : ReadLimits, optional
+        How much may be read.
+    patterns : tuple of str
+        Shell patterns, of which a file's name matches one.
+    """
+
+    paths: Sequence[Path]
+    suffixes: Collection[str]
+    tally: Tally
+    limits: ReadLimits | None = None
+    patterns: tuple[str, ...] = ("*",)
+
+    def matching(self, *patterns: str) -> FileSet:
+        """Return the files whose names, but for .gz, match a shell pattern; counts nothing."""
+        return replace(self, patterns=patterns, tally=Tally())
 
     def __iter__(self) -> Iterator[SourceFile]:
-        """Go through all files."""
-        tally = Tally() if self._counted else self._tally
-        self._counted = True
-        return self._walk(tally, ("*",))
-
-    def matching(self, *patterns: str) -> Iterator[SourceFile]:
-        """Go through the files whose names match a shell pattern; counts nothing."""
-        return self._walk(Tally(), patterns)
-
-    def _walk(self, tally: Tally, patterns: Sequence[str]) -> Iterator[SourceFile]:
-        walk = _Walk(self._suffixes, patterns, tally, self._limits)
-        found = [item for label, path in self._roots for item in walk.on_disk(label, path)]
+        """Go through the files."""
+        found = [item for label, path in _labelled(self.paths) for item in self._disk(label, path)]
         total = sum(path.stat().st_size for _, path in found)
         with under_way(WorkStage("reading files", total, in_bytes=True)) as stage:
-            for label, path in found:
-                before = stage.done
-                yield from walk.file(label, path, stage)
-                stage.done = before + path.stat().st_size
+            for name, path in found:
+                before, size = stage.done, path.stat().st_size
+                if name.lower().endswith(_ARCHIVES):
+                    yield from self._archive(name, path, stage)
+                elif self._of_interest(name):
+                    yield SourceFile(name, size, partial(_open, path), self._limits.file_bytes)
+                stage.done = before + size
 
+    @property
+    def _limits(self) -> ReadLimits:
+        return self.limits or ReadLimits()
 
-def _labelled(paths: Sequence[Path]) -> list[tuple[str, Path]]:
-    """Name paths by their last part, or by as many as tell them apart."""
-    unique = sorted(
-        {Path(os.path.abspath(path)) for path in paths},  # noqa: PTH100 - links are not followed
-        key=lambda path: (path.name, path.as_posix()),
-    )
-    for count in range(1, max((len(path.parts) for path in unique), default=0) + 1):
-        labels = ["/".join(path.parts[-count:]) for path in unique]
-        if len(set(labels)) == len(unique):
-            return list(zip(labels, unique, strict=True))
-    return []
-
-
-@dataclass(frozen=True, slots=True)
-class _Walk:
-    """One walk over files."""
-
-    suffixes: frozenset[str]
-    patterns: Sequence[str]
-    tally: Tally
-    limits: ReadLimits
-
-    def on_disk(self, label: str, root: Path) -> Iterator[tuple[str, Path]]:
+    def _disk(self, label: str, root: Path) -> Iterator[tuple[str, Path]]:
         """Go through the files at a path, in the order of their names."""
         if root.is_file():
             yield label, root
@@ -274,41 +262,31 @@ class _Walk:
                 else:
                     yield where, path
 
-    def file(self, label: str, path: Path, stage: WorkStage) -> Iterator[SourceFile]:
-        """Return a file, or the files of an archive."""
-        if label.lower().endswith(_ARCHIVES):
-            members = _tar if label.lower().endswith(_TARS) else _zip
-            before = stage.done
-            try:
-                with path.open("rb") as stored:
-                    for file in self._archive(label, members(stored)):
+    def _archive(self, label: str, path: Path, stage: WorkStage) -> Iterator[SourceFile]:
+        members = _tar if label.lower().endswith(_TARS) else _zip
+        limits, before, total = self._limits, stage.done, 0
+        try:
+            with path.open("rb") as stored:
+                for count, member in enumerate(members(stored), 1):
+                    total += max(0, member.size)
+                    if total > limits.archive_bytes or count > limits.archive_members:
+                        raise InputError(
+                            f"{label} unpacks to more than {limits.archive_bytes:,} bytes or "
+                            f"{limits.archive_members:,} members; unpack what you need and import "
+                            "that folder."
+                        )
+                    name = f"{label}/{member.name}"
+                    if self._safe(name, member):
+                        data = member.read()
+                        if len(data) != member.size:
+                            raise tarfile.ReadError(f"{name} is not as long as its archive says")
                         stage.done = max(stage.done, before + stored.tell())
-                        yield file
-            except DAMAGE as error:
-                reason = str(error) or type(error).__name__
-                self.tally.drop(
-                    "file_broken_archive", f"{label} is broken ({reason}); fetch it again."
-                )
-        elif self._of_interest(label):
-            limit = self.limits.file_bytes
-            yield SourceFile(label, path.stat().st_size, lambda: path.open("rb"), limit)
-
-    def _archive(self, label: str, members: Iterable[_Member]) -> Iterator[SourceFile]:
-        limits, total = self.limits, 0
-        for count, member in enumerate(members, 1):
-            total += max(0, member.size)
-            if total > limits.archive_bytes or count > limits.archive_members:
-                raise InputError(
-                    f"{label} unpacks to more than {limits.archive_bytes:,} bytes or "
-                    f"{limits.archive_members:,} members; "
-                    "unpack what you need and import that folder."
-                )
-            name = f"{label}/{member.name}"
-            if self._safe(name, member):
-                data = member.read()
-                if len(data) != member.size:
-                    raise tarfile.ReadError(f"{name} is not as long as its archive says")
-                yield SourceFile(name, len(data), partial(io.BytesIO, data), limits.file_bytes)
+                        yield SourceFile(
+                            name, len(data), partial(io.BytesIO, data), limits.file_bytes
+                        )
+        except DAMAGE as error:
+            reason = str(error) or type(error).__name__
+            self.tally.drop("file_broken_archive", f"{label} is broken ({reason}); fetch it again.")
 
     def _safe(self, name: str, member: _Member) -> bool:
         """Say whether a member is a file to read: a regular one, of a wanted kind and size."""
@@ -326,21 +304,43 @@ class _Walk:
                 "folder.",
             )
         elif member.kind == "file" and self._of_interest(name):
-            if member.size > self.limits.file_bytes:
-                raise too_large(f"{name} has {member.size:,} bytes", self.limits.file_bytes)
+            if member.size > self._limits.file_bytes:
+                raise too_large(f"{name} has {member.size:,} bytes", self._limits.file_bytes)
             return True
         return False
 
     def _of_interest(self, name: str) -> bool:
-        suffix = PurePosixPath(name.lower().removesuffix(".gz")).suffix
+        plain = _without_gz(name)
+        suffix = PurePosixPath(plain.lower()).suffix
         if suffix not in self.suffixes:
             said = f"has the suffix {suffix or '(none)'}, which this format does not use."
             self.tally.other(name, said)
             return False
-        return any(fnmatchcase(name, pattern) for pattern in self.patterns)
+        return any(fnmatchcase(plain, pattern) for pattern in self.patterns)
 
     def _irregular(self, name: str) -> None:
         self.tally.drop("file_not_regular", f"{name} is a link or device; links are not followed.")
+
+
+def _open(path: Path) -> IO[bytes]:
+    return path.open("rb")
+
+
+def _without_gz(name: str) -> str:
+    return name[:-3] if name.lower().endswith(".gz") else name
+
+
+def _labelled(paths: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Name paths by their last part, or by as many as tell them apart."""
+    unique = sorted(
+        {Path(os.path.abspath(path)) for path in paths},  # noqa: PTH100 - links are not followed
+        key=lambda path: (path.name, path.as_posix()),
+    )
+    for count in range(1, max((len(path.parts) for path in unique), default=0) + 1):
+        labels = ["/".join(path.parts[-count:]) for path in unique]
+        if len(set(labels)) == len(unique):
+            return list(zip(labels, unique, strict=True))
+    return []
 
 
 def _tar(stored: IO[bytes]) -> Iterator[_Member]:

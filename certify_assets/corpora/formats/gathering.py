@@ -12,32 +12,28 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from certify_assets.corpora.deliveries import instruction_sha256, letters_sha256
-from certify_assets.corpora.formats.base import Draft, Reading, excerpt
+from certify_assets.corpora.formats.base import Draft, LeftOutError, Reading
 from certify_assets.corpora.schema import Step, Trajectory, clean_text, row_groups, write_groups
 from certify_assets.errors import InputError
 from certify_assets.files import naming
 from certify_assets.names import folding, spelled, two_spellings
-from certify_assets.work import WorkStage, counted, under_way
+from certify_assets.work import counted
 
 _IN_MEMORY = 64 << 20
-# no person reads a longer text, and a few of them would fill memory
-_LONGEST_TEXT = 20_000_000
-_CODEC = "lz4"
 #: what an import notes of runs that ask nothing
 NO_INSTRUCTION = "runs have no instruction"
 
 
 class Place(NamedTuple):
-    """Where the texts of a run wait."""
+    """Where the texts of a run wait, and their characters."""
 
     start: int
-    packed: int
     size: int
     chars: int
 
 
 class StepTexts:
-    """Instructions and steps, compressed, in memory or, where there are many, in a file."""
+    """Instructions and steps, in memory or, where there are many, in a file."""
 
     def __init__(self) -> None:
         # closed by close
@@ -46,28 +42,20 @@ class StepTexts:
 
     def put(self, instruction: str, steps: Sequence[Step]) -> Place:
         """Keep the texts of one run."""
-        import pyarrow as pa
-
         texts = [instruction, *(text for step in steps for text in (step.action, step.observation))]
         # JSON keeps lone surrogates, which no encoding to UTF-8 does
         data = json.dumps(texts).encode("ascii")
-        packed = pa.compress(data, codec=_CODEC, asbytes=True)
         with naming(Path(tempfile.gettempdir())):
             self._file.seek(self._end)
-            self._file.write(packed)
-        place = Place(self._end, len(packed), len(data), sum(map(len, texts)))
-        self._end += len(packed)
+            self._file.write(data)
+        place = Place(self._end, len(data), sum(map(len, texts)))
+        self._end += len(data)
         return place
 
     def get(self, place: Place) -> tuple[str, tuple[Step, ...]]:
         """Return the texts of one run."""
-        import pyarrow as pa
-
         self._file.seek(place.start)
-        data = pa.decompress(
-            self._file.read(place.packed), decompressed_size=place.size, codec=_CODEC, asbytes=True
-        )
-        instruction, *rest = json.loads(data)
+        instruction, *rest = json.loads(self._file.read(place.size))
         return instruction, tuple(map(Step, rest[::2], rest[1::2]))
 
     def close(self) -> None:
@@ -95,26 +83,17 @@ class Gathered:
 
     def trajectories(self) -> Iterator[Trajectory]:
         """Go through the runs."""
-        return map(self._trajectory, counted("comparing the runs", self.rows))
-
-    def trajectory(self, place: int) -> Trajectory:
-        """Return the run of one of the rows."""
-        return self._trajectory(self.rows[place])
+        return map(self.trajectory, counted("comparing the runs", range(len(self.rows))))
 
     def chars(self, place: int) -> int:
         """Return the number of characters of the run of one of the rows."""
         return self.rows[place].place.chars
 
-    def groups(self) -> Iterator[list[Trajectory]]:
-        """Go through the runs by the row groups of a file."""
-        with under_way(WorkStage("writing the runs", len(self.rows))) as stage:
-            for start, end in row_groups(row.place.chars for row in self.rows):
-                yield [self._trajectory(row) for row in self.rows[start:end]]
-                stage.done = end
-
     def write(self, sink: IO[bytes]) -> None:
         """Write the runs as Parquet."""
-        write_groups(sink, self.groups())
+        places = range(len(self.rows))
+        groups = row_groups(map(self.chars, counted("writing the runs", places)))
+        write_groups(sink, (list(map(self.trajectory, places[slice(*ends)])) for ends in groups))
 
     def tasks(self) -> int:
         """Count the tasks."""
@@ -124,7 +103,9 @@ class Gathered:
         """Return the agents, sorted."""
         return tuple(sorted({row.draft.agent for row in self.rows}))
 
-    def _trajectory(self, row: Run) -> Trajectory:
+    def trajectory(self, place: int) -> Trajectory:
+        """Return the run of one of the rows."""
+        row = self.rows[place]
         draft = row.draft
         instruction, steps = self.texts.get(row.place)
         return Trajectory(
@@ -143,15 +124,13 @@ class Gathered:
 
 def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: StepTexts) -> Gathered:
     """Turn drafts into the runs of a corpus."""
-    instructions = _Instructions()
-    kept = list(_kept(drafts, reading, texts, instructions))
-    tasks = instructions.tasks(reading)
-    spelling = _spelled([draft for draft, _ in kept], reading)
+    kept = list(_kept(drafts, reading, texts))
+    bare = [draft for draft, _ in kept]
+    tasks, spelling = _tasks(bare, reading), _spelled(bare, reading)
     attempts: Counter[tuple[str, str]] = Counter()
     runs: dict[str, Run] = {}
-    for draft, place in kept:
-        task = tasks[draft.task_id, draft.variant]
-        task = spelling.get(task, task)
+    for (draft, place), given in zip(kept, tasks, strict=True):
+        task = spelling.get(given, given)
         attempt = attempts[task, draft.agent]
         if draft.attempt is not None and draft.trajectory_id is not None:
             attempt = draft.attempt
@@ -194,68 +173,56 @@ def _spelled(kept: Sequence[Draft], reading: Reading) -> dict[str, str]:
 
 
 def _kept(
-    drafts: Iterable[Draft], reading: Reading, texts: StepTexts, instructions: _Instructions
+    drafts: Iterable[Draft], reading: Reading, texts: StepTexts
 ) -> Iterator[tuple[Draft, Place]]:
-    """Leave out what cannot be used, what has no label, and copies; put the texts aside."""
+    """Leave out what cannot be used, what has no label, and copies; put the texts aside.
+
+    The hash of its words stands for the instruction of a draft.
+    """
     # most of a corpus is text, and none of it is needed to tell copies apart, number attempts and
     # order the runs: memory holds a few hundred bytes of each
-    seen: dict[bytes, tuple[Draft, ...]] = {}
+    seen: dict[bytes, list[Draft]] = {}
     elsewhere: dict[tuple[str, int | None], Draft] = {}
     for draft in drafts:
-        bare = replace(draft, instruction="", steps=())
+        words = instruction_sha256(draft.instruction)
+        bare = replace(draft, instruction=words, steps=())
         content = draft.content() + (draft.trajectory_id or "").encode("utf-8", "surrogatepass")
-        key = hashlib.sha256(content).digest()
-        alike = seen.get(key, ())
-        if left := _unusable(draft, reading):
-            reading.drop(*left)
-        elif reading.options.get("drop_copies") and (other := _of_another_task(draft, elsewhere)):
-            reading.drop(
-                "copy_in_another_task",
-                f"{draft.origin} repeats {other.origin}, a run of task {other.task_id!r}.",
-            )
-        elif draft.steps and (copied := [one for one in alike if _is_copy(draft, one)]):
-            _require_one_label(draft, copied[0])
-            reading.drop("duplicate", f"{draft.origin} is a copy of {copied[0].origin}.")
+        alike = seen.setdefault(hashlib.sha256(content).digest(), [])
+        try:
+            _require_usable(draft, reading)
+            if reading.options.get("drop_copies"):
+                _require_own_task(draft, bare, elsewhere)
+            if copied := next((one for one in alike if _is_copy(draft, one)), None):
+                _require_one_label(draft, copied)
+                raise LeftOutError(f"is a copy of {copied.origin}", "duplicate")
+        except LeftOutError as left:
+            reading.drop(left.reason, f"{draft.origin} {left.words}.")
         else:
-            seen[key] = (*alike, bare)
-            instructions.add(draft)
-            yield bare, texts.put(draft.instruction, _bounded(draft.steps, reading))
+            alike.append(bare)
+            yield bare, texts.put(draft.instruction, draft.steps)
 
 
-def _unusable(draft: Draft, reading: Reading) -> tuple[str, str] | None:
+def _require_usable(draft: Draft, reading: Reading) -> None:
     ids = (draft.task_id, draft.trajectory_id or "", draft.agent)
+    # two such ids would become one in the table
     if any(clean_text(name) != name for name in ids):
-        # two such ids would become one in the table
-        return (
-            "unreadable_record",
-            f"{draft.origin} has a task, trajectory_id or agent that is no Unicode text; give it "
-            "another.",
-        )
+        raise LeftOutError("its task, trajectory_id or agent is no Unicode text; give it another")
     if draft.outcome is None and not reading.options.get("keep_unlabelled"):
-        return (
-            "no_label",
-            f"{draft.origin} has no outcome; keep such runs with the option keep_unlabelled.",
+        raise LeftOutError(
+            "has no outcome; keep such runs with the option keep_unlabelled", "no_label"
         )
-    return None
 
 
-def _of_another_task(draft: Draft, first: dict[tuple[str, int | None], Draft]) -> Draft | None:
-    """Return the first run with these texts and this outcome, where it is of another task."""
+def _require_own_task(
+    draft: Draft, bare: Draft, first: dict[tuple[str, int | None], Draft]
+) -> None:
+    """Leave out a run whose texts and outcome a run of another task has."""
     steps = [(step.action, step.observation) for step in draft.steps]
     letters = letters_sha256(draft.instruction, steps)
-    bare = replace(draft, instruction="", steps=())
     other = first.setdefault((letters, draft.outcome), bare)
-    return other if letters and other.task_id != draft.task_id else None
-
-
-def _bounded(steps: Sequence[Step], reading: Reading) -> Sequence[Step]:
-    if all(max(len(step.action), len(step.observation)) <= _LONGEST_TEXT for step in steps):
-        return steps
-    reading.notes[f"the middle of texts longer than {_LONGEST_TEXT:,} characters, by run"] += 1
-    return [
-        Step(excerpt(step.action, _LONGEST_TEXT), excerpt(step.observation, _LONGEST_TEXT))
-        for step in steps
-    ]
+    if letters and other.task_id != draft.task_id:
+        said = f"repeats {other.origin}, a run of task {other.task_id!r}"
+        raise LeftOutError(said, "copy_in_another_task")
 
 
 def _require_one_label(draft: Draft, original: Draft) -> None:
@@ -275,61 +242,47 @@ def _is_copy(draft: Draft, earlier: Draft) -> bool:
     )
 
 
-class _Instructions:
-    """What the runs of every task ask, by the settings of their source."""
-
-    def __init__(self) -> None:
-        self._asked: dict[tuple[str, tuple[str, ...]], Counter[str]] = {}
-
-    def add(self, draft: Draft) -> None:
-        asked = self._asked.setdefault((draft.task_id, draft.variant), Counter())
-        if draft.steps:
-            asked[instruction_sha256(draft.instruction)] += 1
-
-    def tasks(self, reading: Reading) -> dict[tuple[str, tuple[str, ...]], str]:
-        """Return the task of every task id and settings."""
-        variants: dict[str, list[tuple[str, ...]]] = {}
-        for task, variant in self._asked:
-            variants.setdefault(task, []).append(variant)
-        names = {
-            (task, variant): self._name(task, variant, others)
-            for task, others in variants.items()
-            for variant in others
-        }
-        asked: dict[str, Counter[str]] = {}
-        for key, texts in self._asked.items():
-            asked.setdefault(names[key], Counter()).update(texts)
-        silent = sum(texts[""] for texts in asked.values())
-        if silent:
-            reading.notes[NO_INSTRUCTION] = silent
-        unlike = sum(len(texts.keys() - {""}) > 1 for texts in asked.values())
-        if unlike:
-            reading.notes["tasks whose runs have unlike instructions"] = unlike
-        if reading.options.get("merge_same_instruction"):
-            merged = _merged(asked)
-            names = {key: merged[name] for key, name in names.items()}
-            if moved := sum(texts.total() for name, texts in asked.items() if merged[name] != name):
-                reading.notes["runs moved to a task with the same instruction"] = moved
-        return names
-
-    def _name(self, task: str, variant: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:
-        """Name a task by the settings that differ, where no two of them ask the same."""
-        asked = [self._asked[task, other].keys() for other in others]
-        if len(others) == 1 or len(set().union(*asked)) < sum(map(len, asked)):
-            return task
-        shared = set(others[0]).intersection(*others[1:])
-        return f"{task} {', '.join(setting for setting in variant if setting not in shared)}"
+def _tasks(kept: Sequence[Draft], reading: Reading) -> list[str]:
+    """Return the task of every run; settings by which it asks something else are a part of it."""
+    asked: dict[str, dict[tuple[str, ...], set[str]]] = {}
+    for draft in kept:
+        by_variant = asked.setdefault(draft.task_id, {})
+        by_variant.setdefault(draft.variant, set()).add(draft.instruction)
+    tasks = [_named(draft, asked[draft.task_id]) for draft in kept]
+    words: dict[str, set[str]] = {}
+    for task, draft in zip(tasks, kept, strict=True):
+        words.setdefault(task, set()).add(draft.instruction)
+    unlike = sum(len(found - {""}) > 1 for found in words.values())
+    notes = {
+        NO_INSTRUCTION: sum(not draft.instruction for draft in kept),
+        "tasks whose runs have unlike instructions": unlike,
+    }
+    if reading.options.get("merge_same_instruction"):
+        first = _merged(words)
+        moved = sum(first[task] != task for task in tasks)
+        notes["runs moved to a task with the same instruction"] = moved
+        tasks = [first[task] for task in tasks]
+    reading.notes.update(+Counter(notes))
+    return tasks
 
 
-def _merged(asked: Mapping[str, Iterable[str]]) -> dict[str, str]:
+def _named(draft: Draft, asked: Mapping[tuple[str, ...], set[str]]) -> str:
+    """Name a task by the settings that differ, where no two of them ask the same."""
+    if len(asked) == 1 or len(set().union(*asked.values())) < sum(map(len, asked.values())):
+        return draft.task_id
+    first, *others = asked
+    shared = set(first).intersection(*others)
+    return f"{draft.task_id} {', '.join(part for part in draft.variant if part not in shared)}"
+
+
+def _merged(words: Mapping[str, set[str]]) -> dict[str, str]:
     """Return the first of the tasks that each is linked to by instructions."""
-    by_text: dict[str, set[str]] = {}
-    for task, texts in asked.items():
-        for text in texts:
-            by_text.setdefault(text, set()).add(task)
-    by_text.pop("", None)
-    groups = {task: {task} for task in asked}
-    for tasks in by_text.values():
-        group = set().union(*(groups[task] for task in tasks))
-        groups |= dict.fromkeys(group, group)
+    groups = {task: {task} for task in words}
+    first: dict[str, str] = {}
+    for task, found in words.items():
+        for text in found - {""}:
+            other = first.setdefault(text, task)
+            if groups[other] is not groups[task]:
+                groups[other] |= groups[task]
+                groups |= dict.fromkeys(groups[task], groups[other])
     return {task: min(group) for task, group in groups.items()}

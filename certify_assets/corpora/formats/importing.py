@@ -252,37 +252,37 @@ def detect_format(paths: Sequence[Path], limits: ReadLimits | None = None) -> st
     # by the sentence without its file, so that many files of one kind give one
     reasons: dict[str, str] = {}
     suffixes = {suffix for form in FORMATS.values() for suffix in form.suffixes}
-    tally, empty = Tally(), True
+    tally, is_empty = Tally(), True
     for file in FileSet(paths, suffixes, tally, limits):
-        empty = False
-        said = _not_looked_into(file)
+        is_empty = False
         # one file of a format is enough: the others are not opened for it again
         forms = [
             form
             for form in FORMATS.values()
-            if form.name not in fitting and file.suffix in form.suffixes and not said
+            if form.name not in fitting and file.suffix in form.suffixes
         ]
-        fits = [form.name for form in forms if form.recognises(file)]
-        fitting |= dict.fromkeys(fits, file.name)
-        explained = (form.explain(file) for form in forms if len(reasons) < _EXPLAINED)
-        for reason in (said, *([] if fitting else explained)):
-            if reason:
-                reasons.setdefault(reason.replace(file.name, ""), reason)
+        if said := _not_looked_into(file):
+            reasons.setdefault(said.replace(file.name, ""), said)
+            continue
+        fitting |= {form.name: file.name for form in forms if form.recognises(file)}
+        for form in forms if not fitting and len(reasons) < _EXPLAINED else ():
+            if said := form.explain(file):
+                reasons.setdefault(said.replace(file.name, ""), said)
     given = ", ".join(map(str, paths))
-    if not fitting:
-        why = list(reasons.values()) or [*tally.examples.values(), *tally.others.values()]
-        if empty and not why:
-            raise InputError(f"there is no file in {given}; check the path.")
-        known = "; ".join(f"{form.name}: {form.title}" for form in FORMATS.values())
-        ask = f": {' '.join(why[:_EXPLAINED])}" if why else f"; name one with --format ({known})."
-        raise InputError(f"no known format fits {given}{ask}")
-    if len(fitting) > 1:
+    if len(fitting) == 1:
+        return next(iter(fitting))
+    if fitting:
         found = ", ".join(f"{key} (such as {file})" for key, file in sorted(fitting.items()))
         raise InputError(
             f"more than one format fits {given}: {found}; name one with --format, and import the "
             "others as corpora of their own."
         )
-    return next(iter(fitting))
+    why = [*reasons.values()] or [*tally.examples.values(), *tally.others.values()]
+    if is_empty and not why:
+        raise InputError(f"there is no file in {given}; check the path.")
+    known = "; ".join(f"{form.name}: {form.title}" for form in FORMATS.values())
+    ask = f": {' '.join(why[:_EXPLAINED])}" if why else f"; name one with --format ({known})."
+    raise InputError(f"no known format fits {given}{ask}")
 
 
 def _not_looked_into(file: SourceFile) -> str | None:

@@ -9,7 +9,6 @@ import tempfile
 import zipfile
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -21,7 +20,6 @@ from certify_assets.corpora.formats.base import (
     Origin,
     Reading,
     corpus_format,
-    unusable,
     words,
 )
 from certify_assets.corpora.formats.files import (
@@ -36,23 +34,24 @@ from certify_assets.corpora.formats.messages import (
     arguments_text,
     calls_text,
     from_first,
+    joined,
     message_text,
     steps_of_messages,
 )
-from certify_assets.corpora.formats.records import Record, is_object_with, json_value
-from certify_assets.corpora.formats.texts import (
+from certify_assets.corpora.formats.records import (
+    Record,
+    begins,
     inside,
     is_id,
-    joined,
+    json_value,
     listed,
     mapping,
-    name_of,
+    named,
     objects,
     text_of,
 )
 from certify_assets.errors import InputError
 
-_HEAD = 1 << 14
 _MARKS = (rb'"status"\s*:\s*"(?:started|success|cancelled|error)"', rb'"eval"\s*:\s*\{')
 _SAMPLE = re.compile(r"samples/(.*)_epoch_(\d{1,9})\.json", re.DOTALL)
 _HEADERS = {"header.json", "_journal/start.json"}
@@ -79,7 +78,7 @@ _Samples = Iterable[tuple[str, Record | str]]
 
 def _fits(file: SourceFile) -> bool:
     if file.suffix != ".eval":
-        return is_object_with(file.head(_HEAD), *_MARKS)
+        return begins(file, b"{", *_MARKS)
     return _explain(file) is None
 
 
@@ -147,7 +146,7 @@ def inspect(files: FileSet, reading: Reading) -> Drafts:
                 if found := read(file, path, library):
                     yield from _drafts(file, *found, reading)
                 else:
-                    reading.other(file.name, "is no Inspect AI log, or lacks its header.")
+                    reading.other(file.name)
             except BrokenFileError as error:
                 reading.drop("file_unreadable", str(error))
 
@@ -235,54 +234,56 @@ def _drafts(file: SourceFile, log: Any, samples: _Samples, reading: Reading) -> 
     if note := _UNFINISHED.get(log.status):
         reading.notes[note] += 1
     spec = log.eval
-    named = " ".join(filter(None, (spec.model, spec.solver)))
-    agent = str(reading.options.get("agent") or named or "unknown")
+    called = " ".join(filter(None, (spec.model, spec.solver)))
+    agent = str(reading.options.get("agent") or called or "unknown")
     task = spec.task or PurePosixPath(file.plain_name).stem
     variant = tuple(_setting(name, value) for name, value in sorted(spec.task_args.items()))
     # a retry of the evaluation keeps it
     parts = "\0".join((spec.task_id or spec.eval_id, task, agent, *variant))
     identity = sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    draft = partial(_draft, task=task, agent=agent, identity=identity, reading=reading)
-    places = ((f"{file.name} {place}", sample) for place, sample in samples)
+
+    def draft(sample: Record, place: str) -> Draft:
+        for key in ("id", "epoch"):
+            if not is_id(sample.get(key)):
+                raise LeftOutError(f"its {key} is {str(sample.get(key))[:40]!r}")
+        scorer, outcome = _score(mapping(sample.get("scores")), place, reading)
+        if sample.get("error"):
+            raise LeftOutError("ended with an error of the evaluation", "infrastructure_error")
+        if sample.get("invalidation"):
+            raise LeftOutError("was declared invalid by those who ran it", "invalidated")
+        return Draft(
+            task_id=f"{task}/{sample['id']}",
+            agent=agent,
+            instruction=_asked(sample.get("input"), sample.get("choices")),
+            steps=steps_of_messages(_spoken(sample), reading),
+            outcome=outcome,
+            origin=Origin(place, ""),
+            trajectory_id=named(sample.get("uuid"))
+            or f"{identity}/{sample['id']}/{sample['epoch']}",
+            repetition=str(sample["epoch"]),
+            named_agent=agent,
+            outcome_name=scorer,
+            variant=variant,
+        )
+
     row = 0
-    for row, found in enumerate(places, 1):
-        for run in reading.runs([found], draft):
-            yield replace(run, origin=reading.origin(file, row), variant=variant)
+    for row, (place, found) in enumerate(samples, 1):
+        # a place in the log is more than its row to a reader
+        for run in reading.runs([(f"{file.name} {place}", found)], draft):
+            yield replace(run, origin=reading.origin(file, row))
     if not row:
         reading.drop("file_without_samples", f"{file.name} has no sample.")
 
 
-def _draft(
-    sample: Record, place: str, *, task: str, agent: str, identity: str, reading: Reading
-) -> Draft:
-    for key in ("id", "epoch"):
-        if not is_id(sample.get(key)):
-            raise unusable(f"its {key} is {str(sample.get(key))[:40]!r}")
-    scorer, outcome = _score(mapping(sample.get("scores")), place, reading)
-    if sample.get("error"):
-        raise LeftOutError("infrastructure_error", "ended with an error of the evaluation")
-    if sample.get("invalidation"):
-        raise LeftOutError("invalidated", "was declared invalid by those who ran it")
+def _spoken(sample: Record) -> list[Message]:
+    """Return what was said from the agent's first word on: what came before repeats the input."""
     messages = [_message(message) for message in objects(sample.get("messages"))]
-    # what came before the agent's first word repeats the input
     spoken = [*from_first(messages, "assistant", "tool")]
     if not any(message.role == "assistant" for message in spoken):
         answers = objects(inside(sample, "output", "choices"))[:1]
         given = (mapping(answer.get("message")) for answer in answers)
         spoken += [_message(answer)._replace(role="assistant") for answer in given if answer]
-    number = f"{sample['id']}/{sample['epoch']}"
-    return Draft(
-        task_id=f"{task}/{sample['id']}",
-        agent=agent,
-        instruction=_asked(sample.get("input"), sample.get("choices")),
-        steps=steps_of_messages(spoken, reading),
-        outcome=outcome,
-        origin=Origin(place, ""),
-        trajectory_id=name_of(sample.get("uuid")) or f"{identity}/{number}",
-        repetition=str(sample["epoch"]),
-        named_agent=agent,
-        outcome_name=scorer,
-    )
+    return spoken
 
 
 def _asked(asked: Any, choices: Any) -> str:
@@ -325,7 +326,8 @@ def _score(scores: Record, where: str, reading: Reading) -> tuple[str, Any]:
     scorer, key = (reading.options.get(option) for option in ("scorer", "value_key"))
     name = _only(scores, scorer, "scorer", where)
     if scores and name not in scores and not reading.options.get("keep_unlabelled"):
-        raise LeftOutError("no_label", f"has no score of {name!r}, only of {', '.join(scores)}")
+        said = f"has no score of {name!r}, only of {', '.join(scores)}"
+        raise LeftOutError(said, "no_label")
     value = inside(scores, name, "value")
     if isinstance(value, dict):
         value = value.get(_only(value, key, "value_key", where))

@@ -1,31 +1,32 @@
-"""Langfuse: traces, observations and scores of its API, blob storage exports and tables."""
+"""Langfuse: traces, observations and scores of its API, blob storage exports and tables.
+
+A trace comes whole (GET /traces/ID), as a row of its own with observations and scores in other
+files, as a row of the page's table, or only as what its observations repeat of it. Fields are
+camelCase in the API and snake_case in files.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
-from certify_assets.corpora.formats.base import (
-    Drafts,
-    Origin,
-    Reading,
-    corpus_format,
-    records,
-    words,
-)
+from certify_assets.corpora.formats.base import Origin, Reading, words
 from certify_assets.corpora.formats.files import FileSet
 from certify_assets.corpora.formats.outcomes import Unclear
-from certify_assets.corpora.formats.records import EXPORTS, Record, has_fields, snake
-from certify_assets.corpora.formats.span_names import span_of
-from certify_assets.corpora.formats.spans import JUDGING, Assessment, Span, Traces, nanoseconds
-from certify_assets.corpora.formats.texts import is_id, objects, parsed, text_of
-from certify_assets.corpora.formats.traces import TRACE_OPTIONS, drafts_of_traces
+from certify_assets.corpora.formats.records import (
+    EXPORTS,
+    Record,
+    has_fields,
+    is_id,
+    objects,
+    parsed,
+    snake,
+    text_of,
+)
+from certify_assets.corpora.formats.spans import Assessment, Span, span_of
+from certify_assets.corpora.formats.traces import Said, trace_format
+from certify_assets.corpora.formats.transcript import JUDGING
 
-# A trace comes whole (GET /traces/ID), as a row of its own with observations and scores in other
-# files (blob storage, GET /traces, /observations and /scores), as a row of the page's table, or
-# only as what its observations repeat of it (enriched observations). Fields are camelCase in the
-# API and snake_case in files.
 _SCORE = frozenset(words("name source data_type value"))
 _KINDS = (
     words("trace_id start_time type parent_observation_id"),
@@ -40,40 +41,34 @@ _TEXTS = frozenset(words("id type input output observations scores"))
 _OF_TRACE = words("trace_name user_id session_id release tags environment version")
 
 
-@corpus_format(
+@trace_format(
+    "human",
     title="Langfuse exports (API, blob storage or table: JSON, JSON lines, CSV, Parquet)",
     suffixes=EXPORTS,
     fits=lambda file: has_fields(file, *_KINDS),
-    options={
-        **TRACE_OPTIONS,
-        "label_sources": "sources of scores that count: human (ANNOTATION, the default), api, "
-        "llm_judge (EVAL) or any",
-    },
     label_source="scores of the trace",
 )
-def langfuse(files: FileSet, reading: Reading) -> Drafts:
+def langfuse(files: FileSet, reading: Reading) -> Said:
     """Read one run a trace."""
-    traces, about = Traces(), dict[str, tuple[Record, Origin]]()
+    wholes: dict[str, tuple[Record, Origin]] = {}
     observations: dict[str, list[Span]] = {}
-    for origin, record in records(files, reading, _is_record, _PAGES):
+    for origin, record in reading.records(files, _is_record, under=_PAGES):
         for found in _unfolded(snake(record)):
             trace_id, identity = str(found.get("trace_id")), str(found.get("id"))
             if found.keys() >= _SCORE:
-                _assess(found, traces, reading)
+                yield from _assessments(found, reading)
             elif "start_time" in found:
-                span = _span(found, trace_id, identity, origin)
-                observations.setdefault(trace_id, []).append(span)
-                traces.describe(trace_id, {key: found.get(key) for key in _OF_TRACE})
-            elif about.setdefault(identity, (found, origin))[0] is not found:
+                observations.setdefault(trace_id, []).append(_span(found, trace_id, origin))
+                about = {key: found.get(key) for key in _OF_TRACE}
+                yield span_of({}, about, origin, trace_id=trace_id)
+            elif wholes.setdefault(identity, (found, origin))[0] is not found:
                 reading.notes["traces exported twice, of which the first is read"] += 1
-    for trace_id, (record, origin) in about.items():
-        traces.describe(trace_id, _attributes(record))
-        whole = _span({**record, "type": "AGENT"}, trace_id, trace_id, origin)
+    for trace_id, (record, origin) in wholes.items():
+        whole = _span({**record, "type": "AGENT"}, trace_id, origin)
+        yield replace(whole, span_id="")
         observations[trace_id] = _with_whole(whole, observations.get(trace_id, []))
     for spans in observations.values():
-        for span in spans:
-            traces.add(span)
-    yield from drafts_of_traces(traces, reading, "human")
+        yield from spans
 
 
 def _is_record(record: Record) -> bool:
@@ -92,7 +87,7 @@ def _unfolded(record: Record) -> Iterator[Record]:
             yield found
 
 
-def _assess(score: Record, traces: Traces, reading: Reading) -> None:
+def _assessments(score: Record, reading: Reading) -> Iterator[Assessment]:
     if not is_id(score.get("trace_id")):
         reading.notes["scores of sessions and dataset runs, which are of no one trace"] += 1
         return
@@ -102,43 +97,28 @@ def _assess(score: Record, traces: Traces, reading: Reading) -> None:
         said = score.get("string_value") or Unclear(
             "its category is not in the export. Export the scores with stringValue."
         )
-    traces.assess(
-        Assessment(
-            trace_id=str(score["trace_id"]),
-            span_id=str(score.get("observation_id") or ""),
-            name=str(score.get("name")),
-            values=(said,),
-            source=_SOURCES.get(source, source),
-        )
+    yield Assessment(
+        trace_id=str(score["trace_id"]),
+        span_id=str(score.get("observation_id") or ""),
+        name=str(score.get("name")),
+        values=(said,),
+        source=_SOURCES.get(source, source),
     )
 
 
-def _span(record: Record, trace_id: str, identity: str, origin: Origin) -> Span:
-    failed = record.get("level") == "ERROR"
-    return span_of(
-        str(record.get("name") or ""),
-        {
-            **_attributes(record),
-            "langfuse.observation.type": record.get("type"),
-            "langfuse.observation.input": _said(record.get("input")),
-            "langfuse.observation.output": _said(record.get("output")),
-        },
-        error=(record.get("status_message") or True) if failed else None,
-        trace_id=trace_id,
-        span_id=identity,
-        parent_id=str(record.get("parent_observation_id") or ""),
-        start=nanoseconds(record.get("start_time") or record.get("timestamp")),
-        origin=origin,
-    )
-
-
-def _attributes(record: Record) -> Record:
-    """Return what describes a record; columns of scores in a table hold lists of one value."""
-    values = {key: parsed(value) for key, value in record.items() if key not in _TEXTS}
-    return {
+def _span(record: Record, trace_id: str, origin: Origin) -> Span:
+    # columns of scores in a table hold lists of one value
+    attributes = {
         key: value[0] if isinstance(value, list) and len(value) == 1 else value
-        for key, value in values.items()
+        for key, value in ((key, parsed(value)) for key, value in record.items())
+        if key not in _TEXTS
     }
+    attributes["langfuse.observation.type"] = record.get("type")
+    for key in ("input", "output"):
+        # an empty object says nothing; as text it would be something that was said
+        is_empty = parsed(record.get(key)) in (None, "", {}, [])
+        attributes[f"langfuse.observation.{key}"] = None if is_empty else record[key]
+    return span_of(record, attributes, origin, trace_id=trace_id)
 
 
 def _with_whole(whole: Span, spans: list[Span]) -> list[Span]:
@@ -152,8 +132,3 @@ def _with_whole(whole: Span, spans: list[Span]) -> list[Span]:
         return spans
     merged = replace(top, asked=top.asked or whole.asked, answered=top.answered or whole.answered)
     return [merged if span is top else span for span in spans]
-
-
-def _said(value: Any) -> Any:
-    """Return what was recorded; an empty object says nothing, and as text it would."""
-    return None if parsed(value) in (None, "", {}, []) else value

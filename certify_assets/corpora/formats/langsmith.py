@@ -4,52 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from certify_assets.corpora.formats.base import (
-    Drafts,
-    Origin,
-    Reading,
-    corpus_format,
-    records,
-    words,
-)
+from certify_assets.corpora.formats.base import Reading, words
 from certify_assets.corpora.formats.files import FileSet
-from certify_assets.corpora.formats.records import EXPORTS, Record, has_fields
-from certify_assets.corpora.formats.span_names import span_of
-from certify_assets.corpora.formats.spans import Assessment, Span, Traces, nanoseconds
-from certify_assets.corpora.formats.texts import inside, is_id, mapping, objects, parsed, text_of
-from certify_assets.corpora.formats.traces import TRACE_OPTIONS, drafts_of_traces
-
-_KINDS = (
-    words("id run_type inputs trace_id"),
-    words("key run_id feedback_source"),
+from certify_assets.corpora.formats.records import (
+    EXPORTS,
+    Record,
+    has_fields,
+    inside,
+    is_id,
+    mapping,
+    objects,
+    parsed,
+    text_of,
 )
+from certify_assets.corpora.formats.spans import Assessment, span_of
+from certify_assets.corpora.formats.traces import Said, trace_format
+
+_KINDS = (words("id run_type inputs trace_id"), words("key run_id feedback_source"))
 _PLACES = ("trace_id", "run_id")
 _PAGES = ("runs", "data", "feedback")
 _SOURCES = {"app": "human", "model": "llm_judge", "auto_eval": "llm_judge"}
 _OF_ROOT = words("name session_name session_id reference_example_id inputs thread_id")
 
 
-@corpus_format(
+@trace_format(
+    "human",
     title="LangSmith runs and feedback (API or bulk export: JSON, JSON lines, CSV, Parquet)",
     suffixes=EXPORTS,
     fits=lambda file: has_fields(file, *_KINDS),
-    options={
-        **TRACE_OPTIONS,
-        "label_sources": "sources of feedback that count: human (app, the default), api, "
-        "llm_judge (model, auto_eval) or any",
-    },
     label_source="feedback on the trace",
 )
-def langsmith(files: FileSet, reading: Reading) -> Drafts:
+def langsmith(files: FileSet, reading: Reading) -> Said:
     """Read one run a trace."""
-    traces = Traces()
-    for origin, record in records(files, reading, _is_record, _PAGES):
+    for origin, record in reading.records(files, _is_record, under=_PAGES):
         if "run_type" not in record:
-            traces.assess(_assessment(record))
-        else:
-            for run in _with_inner(record):
-                traces.add(_span(run, origin))
-    yield from drafts_of_traces(traces, reading, "human")
+            yield _assessment(record)
+            continue
+        for run in _with_inner(record):
+            extra, is_root = mapping(parsed(run.get("extra"))), not run.get("parent_run_id")
+            attributes = {key: run.get(key) for key in _OF_ROOT if is_root}
+            for key in ("inputs", "outputs"):
+                # an empty object says nothing; as text it would be something that was said
+                attributes[f"langsmith.{key}"] = parsed(run.get(key)) or None
+            attributes["metadata"] = extra.get("metadata") or parsed(run.get("metadata"))
+            attributes |= {"extra": extra, "langsmith.span.kind": run.get("run_type")}
+            yield span_of(run, attributes, origin)
 
 
 def _is_record(record: Record) -> bool:
@@ -80,22 +79,4 @@ def _assessment(record: Record) -> Assessment:
         name=str(record["key"]),
         values=(record.get("score"), record.get("value")),
         source=_SOURCES.get(source, source),
-    )
-
-
-def _span(run: Record, origin: Origin) -> Span:
-    extra, parent = mapping(parsed(run.get("extra"))), str(run.get("parent_run_id") or "")
-    about = {} if parent else {key: run.get(key) for key in _OF_ROOT}
-    about["metadata"] = extra.get("metadata") or parsed(run.get("metadata"))
-    # an empty object says nothing; as text it would be something that was said
-    said = {f"langsmith.{key}": parsed(run.get(key)) or None for key in ("inputs", "outputs")}
-    return span_of(
-        str(run.get("name") or ""),
-        {**about, **said, "extra": extra, "langsmith.span.kind": run.get("run_type")},
-        error=run.get("error"),
-        trace_id=str(run["trace_id"]),
-        span_id=str(run["id"]),
-        parent_id=parent,
-        start=nanoseconds(run.get("start_time")),
-        origin=origin,
     )

@@ -23,8 +23,6 @@ from certify_assets.corpora.formats.base import (
     Origin,
     Reading,
     corpus_format,
-    records,
-    unusable,
     words,
 )
 from certify_assets.corpora.formats.files import FileSet
@@ -34,10 +32,16 @@ from certify_assets.corpora.formats.messages import (
     messages_of,
     steps_of_messages,
 )
-from certify_assets.corpora.formats.records import Record, has_fields
-from certify_assets.corpora.formats.texts import inside, is_list_of_objects, parsed, text_of
+from certify_assets.corpora.formats.records import (
+    Record,
+    has_fields,
+    inside,
+    is_list_of_objects,
+    parsed,
+    text_of,
+)
 from certify_assets.corpora.schema import Step
-from certify_assets.tables.cells import MISSING_ID, name_of
+from certify_assets.tables.table import MISSING_ID, name_of
 
 #: what a record may hold of a run
 FIELDS = frozenset(
@@ -70,14 +74,14 @@ def mapped_format(
         Title, suffixes and the rest of `CorpusFormat`.
     """
     keys = {field: [path.split(".")[0] for path in fields[field].split("|")] for field in fields}
-    needed = [keys[field][0] for field in ("task_id", *TEXTS) if field in keys]
-    all_keys = [key for several in keys.values() for key in several]
+    needed = {keys[field][0] for field in ("task_id", *TEXTS) if field in keys}
+    every = [key for several in keys.values() for key in several]
 
     def read(files: FileSet, reading: Reading) -> Drafts:
         def draft(record: Record, origin: Origin) -> Draft:
             return adjusted(draft_of(record, origin, fields=fields, reading=reading), record)
 
-        found = records(files, reading, lambda record: record.keys() >= set(needed), (), all_keys)
+        found = reading.records(files, lambda record: record.keys() >= needed, fields=every)
         yield from reading.runs(found, draft)
 
     read.__name__ = name
@@ -101,10 +105,10 @@ def draft_of(
     found = {name: _value(record, fields.get(name, "")) for name in FIELDS}
     row = {name: value for name, (_, value) in found.items()}
     if (task := _identity(row["task_id"])) is None:
-        raise unusable("it has no task_id")
+        raise LeftOutError("it has no task_id")
     instruction, steps = _said(row, reading)
     if not any(step.action.strip() or step.observation.strip() for step in steps):
-        raise LeftOutError("no_trajectory", "cannot be used: nothing of it was recorded")
+        raise LeftOutError("cannot be used: nothing of it was recorded", "no_trajectory")
     agent = _identity(row["agent"]) or ""
     return Draft(
         task_id=task,
@@ -134,7 +138,7 @@ def _attempt(value: Any) -> int | None:
     if text is None:
         return None
     if not text.removesuffix(".0").isdecimal() or len(text) > 10:
-        raise unusable(f"its attempt is {str(value)[:40]!r}, not a number from 0")
+        raise LeftOutError(f"its attempt is {str(value)[:40]!r}, not a number from 0")
     return int(text.removesuffix(".0"))
 
 
@@ -146,9 +150,8 @@ def _said(row: Record, reading: Reading) -> tuple[str, tuple[Step, ...]]:
     if is_list_of_objects(value) and all("role" in record for record in value):
         chat = messages_of(value, tools_by_call=False)
         if not any(message.role == "assistant" for message in chat):
-            raise LeftOutError(
-                "no_trajectory", "cannot be used: it holds no message with the role assistant"
-            )
+            said = "cannot be used: it holds no message with the role assistant"
+            raise LeftOutError(said, "no_trajectory")
         if instruction:
             return instruction, steps_of_messages(chat, reading)
         # what was asked is no step, as in other formats
@@ -156,10 +159,10 @@ def _said(row: Record, reading: Reading) -> tuple[str, tuple[Step, ...]]:
         return first_prompt(chat), steps_of_messages(spoken, reading)
     if name == "steps":
         if not isinstance(value, list):
-            raise unusable("its steps are not a list in JSON")
+            raise LeftOutError("its steps are not a list in JSON")
         return instruction, tuple(_pair(step, place) for place, step in enumerate(value, 1))
     if not isinstance(value, str | None):
-        raise unusable("it has neither steps nor text")
+        raise LeftOutError("it has neither steps nor text")
     return instruction, (Step("", value or ""),)
 
 
@@ -167,5 +170,5 @@ def _pair(step: Any, place: int) -> Step:
     values = [step.get("action"), step.get("observation")] if isinstance(step, dict) else step
     pair = isinstance(values, list | tuple) and len(values) == 2 and values != [None, None]
     if not pair or not all(isinstance(value, str | None) for value in values):
-        raise unusable(f"its step {place} is not an action with an observation")
+        raise LeftOutError(f"its step {place} is not an action with an observation")
     return Step(values[0] or "", values[1] or "")

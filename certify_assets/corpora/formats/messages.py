@@ -10,13 +10,11 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Reading
-from certify_assets.corpora.formats.records import Record
-from certify_assets.corpora.formats.texts import (
-    Conversation,
+from certify_assets.corpora.formats.files import Tally
+from certify_assets.corpora.formats.records import (
+    Record,
     inside,
     is_list_of_objects,
-    joined,
     listed,
     mapping,
     objects,
@@ -58,7 +56,55 @@ class Message(NamedTuple):
     tool: str = ""
 
 
-def steps_of_messages(messages: Iterable[Message], reading: Reading) -> tuple[Step, ...]:
+def joined(*texts: str) -> str:
+    """Join the texts that are not empty, one a line."""
+    return "\n".join(filter(None, texts))
+
+
+class Conversation:
+    """What an agent did and what it saw in return, gathered into steps."""
+
+    def __init__(self) -> None:
+        self._turns: list[tuple[str, list[str]]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._turns)
+
+    def act(self, text: str, *seen: str) -> None:
+        """Begin a step."""
+        self._turns.append((text, [*seen]))
+
+    def see(self, text: str) -> None:
+        """Add to the latest step; what precedes the first action is a step without one."""
+        if not self._turns:
+            self.act("")
+        self._turns[-1][1].append(text)
+
+    def steps(self) -> tuple[Step, ...]:
+        """Return what was done and seen."""
+        return tuple(Step(act, "\n".join(seen)) for act, seen in self._turns)
+
+
+def turn_on_page(url: Any, error: Any, tree: str, *done: str) -> tuple[str, str]:
+    """Return what an agent saw, and what it then thought and did, for `steps_of_turns`."""
+    place = f"url: {url}" if text_of(url) else ""
+    failed = f"error: {error}" if text_of(error).strip() else ""
+    return joined(place, failed, tree), joined(*done)
+
+
+def steps_of_turns(turns: Iterable[tuple[str, str]]) -> tuple[Step, ...]:
+    """Turn pages, each with what was done on it, into steps that show what came of it."""
+    pages, actions = [], [""]
+    for page, action in turns:
+        pages.append(page)
+        actions.append(action)
+    while actions and not actions[-1]:
+        actions.pop()
+    pairs = zip(actions, [*pages, ""], strict=False)
+    return tuple(Step(action, page) for action, page in pairs if action or page)
+
+
+def steps_of_messages(messages: Iterable[Message], tally: Tally) -> tuple[Step, ...]:
     """Turn messages into steps: what the assistant did, then what user and tools answered."""
     chat = Conversation()
     for message in messages:
@@ -66,11 +112,10 @@ def steps_of_messages(messages: Iterable[Message], reading: Reading) -> tuple[St
         if message.role == "assistant":
             chat.act(said)
         elif message.role in ("user", "tool"):
-            speaker = "user" if message.role == "user" else f"tool {message.tool}".strip()
-            chat.see(f"{speaker}: {said}")
+            chat.see(f"{f'{message.role} {message.tool}'.strip()}: {said}")
         # system messages hold the same policy in every run
         elif message.role not in ("system", "developer"):
-            reading.notes["messages of another role left out"] += 1
+            tally.notes["messages of another role left out"] += 1
     return chat.steps()
 
 

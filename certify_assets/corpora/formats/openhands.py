@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -16,28 +15,31 @@ from certify_assets.corpora.formats.base import (
     Origin,
     Reading,
     corpus_format,
-    unusable,
     words,
 )
 from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
-from certify_assets.corpora.formats.messages import arguments_text, message_text
-from certify_assets.corpora.formats.records import LINES, Record, json_rows
-from certify_assets.corpora.formats.swe_reports import Reports, issue_text, run_name, task_of
-from certify_assets.corpora.formats.texts import (
+from certify_assets.corpora.formats.messages import (
     Conversation,
+    arguments_text,
+    joined,
+    message_text,
+)
+from certify_assets.corpora.formats.records import (
+    LINES,
+    Record,
     inside,
     is_id,
     is_list_of_objects,
-    joined,
+    json_rows,
     listed,
     mapping,
     text_of,
 )
+from certify_assets.corpora.formats.swe_reports import Reports, issue_text, run_name, task_of
 from certify_assets.corpora.schema import Step
 
 _REQUIRED = frozenset({"instance_id", "history"})
 _FIRST_LINES = 5
-_PATTERNS = tuple(f"*{suffix}{packed}" for suffix in LINES for packed in ("", ".gz"))
 # of an evaluation with a critic, which tries again what the critic rejects
 _ATTEMPT = re.compile(r"\.critic_attempt_\d{1,4}\.jsonl$")
 # what OpenHands notes for itself, and what its runtime adds to every action
@@ -73,12 +75,29 @@ def _fits(file: SourceFile) -> bool:
 )
 def openhands(files: FileSet, reading: Reading) -> Drafts:
     """Read the runs of every output file, with outcomes from reports."""
-    names = {file.plain_name for file in files}
+    names = {file.plain_name for file in files.matching("*")}
     # a file next to it holds the last attempts, where this one holds one of all attempts
     superseded = {
         name for name in names if _ATTEMPT.search(name) and _ATTEMPT.sub(".jsonl", name) in names
     }
-    reports = Reports(files, reading, _named_tasks(files, superseded))
+
+    def named_tasks() -> Iterator[tuple[str, str]]:
+        """Go through file and task of every run that the files hold, in its last attempt."""
+        for file in files.matching("*"):
+            # what is broken is counted where every file is read
+            with suppress(BrokenFileError):
+                if file.plain_name not in superseded and _fits(file):
+                    for _, record in json_rows(file):
+                        if identity := text_of(inside(record, "instance_id")):
+                            yield file.name, task_of(identity)
+
+    reports = Reports(files, reading, named_tasks())
+
+    def draft(record: Record, origin: Origin) -> Draft:
+        if origin.file.removesuffix(".gz") in superseded:
+            raise LeftOutError("is an attempt before the last", "superseded")
+        return _draft(record, origin, reports)
+
     for file in files:
         try:
             is_output = _fits(file)
@@ -86,54 +105,30 @@ def openhands(files: FileSet, reading: Reading) -> Drafts:
             reading.drop("file_unreadable", str(error))
             continue
         if is_output:
-            draft = (
-                _superseded if file.plain_name in superseded else partial(_draft, reports=reports)
-            )
             yield from reading.runs(reading.placed(file, json_rows(file)), draft)
         elif file.name not in reading.hashes:
-            reading.other(
-                file.name,
-                "holds no evaluation output of OpenHands, a JSON object a line with instance_id "
-                "and history.",
-            )
+            reading.other(file.name)
 
 
-def _named_tasks(files: FileSet, superseded: set[str]) -> Iterator[tuple[str, str]]:
-    """Go through file and task of every run that the files hold, in its last attempt."""
-    for file in files.matching(*_PATTERNS):
-        # what is broken is counted where every file is read
-        with suppress(BrokenFileError):
-            if file.plain_name not in superseded and _fits(file):
-                for _, record in json_rows(file):
-                    if identity := text_of(mapping(record).get("instance_id")):
-                        yield file.name, task_of(identity)
-
-
-def _superseded(record: Record, origin: Origin) -> Draft:
-    raise LeftOutError("superseded", "is an attempt before the last")
-
-
-def _draft(record: Record, origin: Origin, *, reports: Reports) -> Draft:
+def _draft(record: Record, origin: Origin, reports: Reports) -> Draft:
     identity, history = record.get("instance_id"), record.get("history")
     if not is_id(identity) or not str(identity).strip():
-        raise unusable("it has no instance_id")
+        raise LeftOutError("it has no instance_id")
     if not history:
         reason = "infrastructure_error" if record.get("error") else "no_trajectory"
-        raise LeftOutError(reason, "holds no history of the run")
+        raise LeftOutError("holds no history of the run", reason)
     # former versions pair an action with its observation
-    events = [
-        event for item in listed(history) for event in (item if isinstance(item, list) else [item])
-    ]
+    pairs = (item if isinstance(item, list) else [item] for item in listed(history))
+    events = [event for pair in pairs for event in pair]
     if not events or not is_list_of_objects(events):
-        raise unusable("its history is not a list of events")
+        raise LeftOutError("its history is not a list of events")
     asked, steps = _conversation(events)
-    task = task_of(str(identity))
-    outcome = _outcome(record)
-    agent = _agent(record)
+    task, agent, outcome = task_of(str(identity)), _agent(record), _outcome(record)
+    statement = text_of(inside(record, "instance", "problem_statement")).strip()
     return Draft(
         task_id=task,
         agent=agent or run_name(origin.file),
-        instruction=_issue(record) or asked,
+        instruction=statement or issue_text(text_of(record.get("instruction"))) or asked,
         steps=steps,
         outcome=reports.outcome(origin.file, task) if outcome is None else outcome,
         origin=origin,
@@ -148,9 +143,8 @@ def _outcome(record: Record) -> Any:
         resolved = inside(report, "resolved")
         if isinstance(resolved, int | float | str):
             if not resolved and inside(report, "error_eval") is True:
-                raise LeftOutError(
-                    "infrastructure_error", "could not be evaluated, as its report says"
-                )
+                said = "could not be evaluated, as its report says"
+                raise LeftOutError(said, "infrastructure_error")
             return resolved
     return None
 
@@ -160,11 +154,6 @@ def _agent(record: Record) -> str:
     models = (text_of(inside(metadata, key, "model")) for key in ("llm_config", "llm"))
     names = (text_of(metadata.get("agent_class")), next(filter(None, models), ""))
     return " ".join(filter(None, names))
-
-
-def _issue(record: Record) -> str:
-    statement = text_of(inside(record, "instance", "problem_statement"))
-    return statement.strip() or issue_text(text_of(record.get("instruction")))
 
 
 def _conversation(events: list[Record]) -> tuple[str, tuple[Step, ...]]:

@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
-from certify_assets.corpora.formats.base import Drafts, Origin, Reading, corpus_format, records
+from certify_assets.corpora.formats.base import Reading
 from certify_assets.corpora.formats.files import FileSet
-from certify_assets.corpora.formats.records import PARQUET, Record, has_fields
-from certify_assets.corpora.formats.span_names import SpanEvent, span_of, undotted
-from certify_assets.corpora.formats.spans import Assessment, Span, Traces, nanoseconds
-from certify_assets.corpora.formats.texts import mapping, objects, parsed, text_of
-from certify_assets.corpora.formats.traces import TRACE_OPTIONS, drafts_of_traces
+from certify_assets.corpora.formats.records import (
+    PARQUET,
+    Record,
+    has_fields,
+    mapping,
+    objects,
+    parsed,
+    text_of,
+)
+from certify_assets.corpora.formats.spans import Assessment, SpanEvent, span_of, undotted
+from certify_assets.corpora.formats.traces import Said, trace_format
 
 _SPANS = ("context.trace_id", "context.span_id", "parent_id")
 
 
-@corpus_format(
+@trace_format(
     title="OpenInference spans of Phoenix (Parquet, with annotations in a table of their own)",
     suffixes=PARQUET,
     fits=lambda file: has_fields(file, _SPANS),
-    options=TRACE_OPTIONS,
     label_source="annotations of the traces, or an attribute",
 )
-def openinference(files: FileSet, reading: Reading) -> Drafts:
+def openinference(files: FileSet, reading: Reading) -> Said:
     """Read spans, with the annotations of all files."""
-    traces = Traces()
-    for origin, row in records(files, reading, _is_record):
+    for origin, row in reading.records(files, _is_record):
         if "annotator_kind" in row:
-            traces.assess(_assessment(row))
-        else:
-            traces.add(_span(row, origin))
-    yield from drafts_of_traces(traces, reading)
+            yield _assessment(row)
+            continue
+        # the messages keep their dots until they are read, other objects are paths to a name
+        attributes = {
+            name.removeprefix("attributes."): value
+            for name, value in row.items()
+            if name.startswith("attributes.") and value is not None
+        }
+        events = [
+            SpanEvent(text_of(event.get("name")), mapping(undotted(event.get("attributes"))))
+            for event in objects(parsed(row.get("events")))
+        ]
+        attributes["openinference.span.kind"] = row.get("span_kind")
+        yield span_of(row, attributes, origin, events)
 
 
 def _is_record(row: Record) -> bool:
@@ -40,33 +54,6 @@ def _is_record(row: Record) -> bool:
 def _first(row: Record, *names: str) -> str:
     """Return the first text in one of the columns."""
     return next(filter(None, (text_of(row.get(name)) for name in names)), "")
-
-
-def _span(row: Record, origin: Origin) -> Span:
-    # the messages keep their dots until they are read, other objects are paths to a name
-    attributes = {
-        name.removeprefix("attributes."): value
-        for name, value in row.items()
-        if name.startswith("attributes.") and value is not None
-    }
-    if kind := text_of(row.get("span_kind")):
-        attributes["openinference.span.kind"] = kind
-    events = [
-        SpanEvent(text_of(event.get("name")), mapping(undotted(event.get("attributes"))))
-        for event in objects(parsed(row.get("events")))
-    ]
-    failed = text_of(row.get("status_code")).upper().endswith("ERROR")
-    return span_of(
-        text_of(row.get("name")),
-        attributes,
-        events,
-        error=(row.get("status_message") or True) if failed else None,
-        trace_id=row["context.trace_id"],
-        span_id=row["context.span_id"],
-        parent_id=text_of(row.get("parent_id")),
-        start=nanoseconds(row.get("start_time")),
-        origin=origin,
-    )
 
 
 def _assessment(row: Record) -> Assessment:

@@ -1,4 +1,4 @@
-"""Records of files: JSON documents and lines, CSV, Excel and Parquet tables."""
+"""Records of files (JSON documents and lines, CSV, Excel, Parquet) and their values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from certify_assets.tables.delimited import DelimitedText
 from certify_assets.tables.sheets import find_sheet
 from certify_assets.tables.table import refuse_repeated
 
+#: bytes of a file that tell its format
 HEAD = 1 << 16
 PARQUET = (".parquet", ".pq")
 LINES = (".jsonl", ".ndjson")
@@ -30,6 +30,7 @@ SHEETS = (".xlsx", ".xlsm")
 EXPORTS = (*JSON, *DELIMITED, *PARQUET)
 # an object on a line of its own, and the next
 _NEXT_LINE = re.compile(r"\{[^\n]*\n\s*\{")
+_BLANK = b"\xef\xbb\xbf \t\r\n"
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _KEY = re.compile(rb'"([A-Za-z_]{2,40})"\s*:')
 _HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
@@ -41,22 +42,88 @@ Record = dict[str, Any]
 Row = tuple[int, Record | str]
 
 
-class Opened(NamedTuple):
-    """A file of records: the names of their fields, their rows, and how it was read."""
-
-    names: list[str]
-    rows: Callable[[Collection[str]], Iterator[Row]]
-    read_as: tuple[str, ...] = ()
+def text_of(value: Any) -> str:
+    """Return the value where it is text, otherwise ""."""
+    return value if isinstance(value, str) else ""
 
 
-def begins_json(head: bytes, *signs: bytes) -> bool:
-    """Whether the first bytes of a file begin a JSON object or list."""
-    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(signs or (b"{", b"["))
+def named(value: Any) -> str | None:
+    """Return the value where it is text that can name something."""
+    return value if isinstance(value, str) and value.strip() else None
 
 
-def is_object_with(head: bytes, *marks: bytes) -> bool:
-    """Whether the first bytes of a file begin a JSON object in which every pattern occurs."""
-    return begins_json(head, b"{") and all(re.search(mark, head) for mark in marks)
+def is_id(value: Any) -> bool:
+    """Whether a value can identify a record: a number or text, not empty."""
+    return isinstance(value, int | str) and not isinstance(value, bool) and value != ""
+
+
+def mapping(value: Any) -> Record:
+    """Return the value where it is an object, otherwise an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def listed(value: Any) -> list[Any]:
+    """Return the value where it is a list, otherwise an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def objects(value: Any) -> list[Record]:
+    """Return the objects of a list."""
+    return [item for item in listed(value) if isinstance(item, dict)]
+
+
+def is_list_of_objects(value: Any) -> bool:
+    """Whether a value is a list of nothing but objects."""
+    return isinstance(value, list) and len(objects(value)) == len(value)
+
+
+def inside(value: Any, *path: str) -> Any:
+    """Return what is at a path of keys, None where there is nothing."""
+    for key in path:
+        value = mapping(value).get(key)
+    return value
+
+
+def parsed(value: Any) -> Any:
+    """Return what JSON text of an object or list holds, and any other value as it is."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def snake(record: Record) -> Record:
+    """Name the fields of an API (traceId) as files of the same tool do (trace_id)."""
+    return {_snake(name): value for name, value in record.items()}
+
+
+def _snake(name: str) -> str:
+    return _HUMP.sub(r"_\1", name).lower()
+
+
+def begins(file: SourceFile, signs: bytes, *marks: bytes) -> bool:
+    """Whether a file begins with one of the signs, and its beginning has text of all patterns."""
+    head = file.head(HEAD)
+    first = head.lstrip(_BLANK)[:1]
+    return bool(first) and first in signs and all(re.search(mark, head) for mark in marks)
+
+
+def has_fields(file: SourceFile, *kinds: Collection[str]) -> bool:
+    """Whether a file begins with records that have all fields of one of the kinds."""
+    names: Iterable[str] = ()
+    try:
+        if file.suffix in PARQUET:
+            names = opened(file).names
+        elif file.suffix in DELIMITED:
+            names = DelimitedText(file.name, file.head(HEAD), frozenset()).header
+        elif begins(file, b"{["):
+            names = (name.decode() for name in _KEY.findall(file.head(HEAD)))
+    except InputError:
+        return False
+    found = {_snake(name.strip()) for name in names}
+    return any(found.issuperset(kind) for kind in kinds)
 
 
 def json_value(data: bytes | str) -> Any:
@@ -104,12 +171,12 @@ def json_rows(file: SourceFile) -> Iterator[Row]:
         yield from _lines(file.open(), file)
         return
     data = file.read()
-    if begins_json(data, b"["):
+    if data.lstrip(_BLANK).startswith(b"["):
         try:
             yield from listed_records(json_value(data))
         except ValueError as error:
             raise BrokenFileError(f"{file.name} cannot be used: {error}; correct it.") from None
-    elif _NEXT_LINE.match(data.lstrip(b"\xef\xbb\xbf \t\r\n").decode("utf-8", "replace")):
+    elif _NEXT_LINE.match(data.lstrip(_BLANK).decode("utf-8", "replace")):
         yield from _lines(io.BytesIO(data), file)
     else:
         yield 1, one_object(data)
@@ -127,6 +194,43 @@ def _lines(stream: Any, file: SourceFile) -> Iterator[Row]:
         raise BrokenFileError(
             f"{file.name} cannot be decompressed after row {number} ({error}); fetch it again."
         ) from None
+
+
+class Opened(NamedTuple):
+    """A file of records: the names of their fields, their rows, and how it was read."""
+
+    names: list[str]
+    rows: Callable[[Collection[str]], Iterator[Row]]
+    read_as: tuple[str, ...] = ()
+
+
+def opened(file: SourceFile, wanted: Collection[str] = ()) -> Opened:
+    """Open a file of records; the `wanted` fields tell its header from other lines.
+
+    Without any, the names in JSON, which cost a reading, are not looked for.
+    """
+    if file.suffix in PARQUET:
+        with _parquet(file) as table:
+            names = sorted(table.schema_arrow.names)
+        return Opened(names, lambda columns: _parquet_rows(file, columns))
+    if file.suffix in SHEETS:
+        sheet = find_sheet(file.name, io.BytesIO(file.read()), frozenset(wanted))
+        header = [name for name in sheet.header if name]
+        rows = [(line, dict(zip(sheet.header, row, strict=False))) for line, row in sheet.rows]
+        return Opened(header, lambda _: iter(rows), (sheet.read_as,))
+    if file.suffix in DELIMITED:
+        text = DelimitedText(file.name, file.read(), frozenset(wanted))
+        names = [name.strip() for name in text.header]
+        refuse_repeated(file.name, names)
+
+        def cells(_: Collection[str]) -> Iterator[Row]:
+            for line, row in text.rows(text.opened()):
+                yield line, row if isinstance(row, str) else dict(zip(names, row, strict=True))
+
+        return Opened(names, cells, text.read_as)
+    first = [mapping(record) for _, record in islice(json_rows(file), _FIRST_ROWS if wanted else 0)]
+    found = dict.fromkeys(name for record in first for name in record)
+    return Opened(list(found), lambda _: json_rows(file))
 
 
 @contextmanager
@@ -156,59 +260,3 @@ def _parquet_rows(file: SourceFile, columns: Collection[str]) -> Iterator[Row]:
                 for values in batch.to_pylist():
                     number += 1
                     yield number, values
-
-
-def opened(file: SourceFile, wanted: AbstractSet[str] = frozenset()) -> Opened:
-    """Open a file of records; the `wanted` fields tell its header from other lines.
-
-    Without any, the names in JSON, which cost a reading, are not looked for.
-    """
-    if file.suffix in PARQUET:
-        with _parquet(file) as table:
-            names = sorted(table.schema_arrow.names)
-        return Opened(names, lambda columns: _parquet_rows(file, columns))
-    if file.suffix in SHEETS:
-        sheet = find_sheet(file.name, io.BytesIO(file.read()), wanted)
-        header = [name for name in sheet.header if name]
-        named = [(line, dict(zip(sheet.header, row, strict=False))) for line, row in sheet.rows]
-        return Opened(header, lambda _: iter(named), (sheet.read_as,))
-    if file.suffix in DELIMITED:
-        text = DelimitedText(file.name, file.read(), wanted)
-        names = [name.strip() for name in text.header]
-        refuse_repeated(file.name, names)
-
-        def cells(_: Collection[str]) -> Iterator[Row]:
-            for line, row in text.rows(text.opened()):
-                yield line, row if isinstance(row, str) else dict(zip(names, row, strict=True))
-
-        return Opened(names, cells, text.read_as)
-    first = [record for _, record in islice(json_rows(file), _FIRST_ROWS if wanted else 0)]
-    found = (name for record in first if isinstance(record, dict) for name in record)
-    return Opened(list(dict.fromkeys(found)), lambda _: json_rows(file))
-
-
-def snake(record: Record) -> Record:
-    """Name the fields of an API (traceId) as files of the same tool do (trace_id)."""
-    return {_snake(name): value for name, value in record.items()}
-
-
-def _snake(name: str) -> str:
-    return _HUMP.sub(r"_\1", name).lower()
-
-
-def has_fields(file: SourceFile, *kinds: Collection[str]) -> bool:
-    """Whether a file begins with records that have all fields of one of the kinds."""
-    try:
-        names = set(map(_snake, _field_names(file)))
-    except InputError:
-        return False
-    return any(names.issuperset(kind) for kind in kinds)
-
-
-def _field_names(file: SourceFile) -> Iterable[str]:
-    if file.suffix in PARQUET:
-        return opened(file).names
-    head = file.head(HEAD)
-    if file.suffix in DELIMITED:
-        return [name.strip() for name in DelimitedText(file.name, head, frozenset()).header]
-    return [name.decode() for name in _KEY.findall(head)] if begins_json(head) else ()

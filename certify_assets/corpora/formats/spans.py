@@ -1,23 +1,135 @@
-"""Traces as trees of spans, whatever tool recorded them."""
+"""Spans of traces, whatever tool recorded them, and one table of what their attributes are called.
+
+OpenTelemetry's GenAI conventions, OpenLLMetry, OpenInference, MLflow and Langfuse have names of
+their own for the same things. A new convention is a name in the table.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Origin, Reading
-from certify_assets.corpora.formats.messages import Message
-from certify_assets.corpora.formats.records import Record
-from certify_assets.corpora.formats.texts import parsed
+from certify_assets.corpora.formats.base import Origin
+from certify_assets.corpora.formats.messages import Message, arguments_text, messages_of, value_text
+from certify_assets.corpora.formats.records import Record, mapping, objects, parsed, snake, text_of
 
-#: the kind of spans that judge the run: no judge may read them
-JUDGING = "evaluator"
-_NAMED = 30
-_DEEPEST = 6
+# of what goes in and comes out: messages as a list, as its JSON text, or as one attribute for each
+# field, numbered from 0; then any value at all
+_INPUTS = (
+    "input.value",
+    "traceloop.entity.input",
+    "mlflow.spanInputs",
+    "langfuse.observation.input",
+    "langsmith.inputs",
+)
+_OUTPUTS = (
+    "output.value",
+    "traceloop.entity.output",
+    "mlflow.spanOutputs",
+    "langfuse.observation.output",
+    "langsmith.outputs",
+)
+#: what each thing is called, in order of preference
+NAMES: dict[str, tuple[str, ...]] = {
+    "kind": (
+        "gen_ai.operation.name",
+        "openinference.span.kind",
+        "traceloop.span.kind",
+        "mlflow.spanType",
+        "langfuse.observation.type",
+        "langsmith.span.kind",
+        "llm.request.type",
+    ),
+    "asked": ("gen_ai.input.messages", "gen_ai.prompt", "llm.input_messages", *_INPUTS),
+    "answered": ("gen_ai.output.messages", "gen_ai.completion", "llm.output_messages", *_OUTPUTS),
+    # the same policy in every run, which no judge reads
+    "instructions": ("gen_ai.system_instructions",),
+    "tool": (
+        "gen_ai.tool.name",
+        "tool.name",
+        "tool_call.function.name",
+        "traceloop.entity.name",
+    ),
+    "arguments": ("gen_ai.tool.call.arguments", "tool.parameters", *_INPUTS),
+    "result": ("gen_ai.tool.call.result", *_OUTPUTS),
+    "task": (
+        "task_id",
+        "task.id",
+        "metadata.task_id",
+        "inputs.task_id",
+        "metadata.task",
+        "metadata.dataset_item_id",
+        "reference_example_id",
+    ),
+    "attempt": ("attempt", "metadata.attempt", "trial", "metadata.trial"),
+    "agent": (
+        "agent",
+        "agent.name",
+        "agent_name",
+        "metadata.agent",
+        "metadata.agent_name",
+        "gen_ai.agent.name",
+        "gen_ai.request.model",
+        "llm.model_name",
+        "mlflow.llm.model",
+        "metadata.ls_model_name",
+        "metadata.model",
+        "provided_model_name",
+        "model",
+        "session_name",
+        "service.name",
+    ),
+}
+_CONTENT = tuple(
+    name
+    for thing in ("asked", "answered", "instructions", "arguments", "result")
+    for name in NAMES[thing]
+)
+#: words of tools for kinds of spans that have another word here
+_KINDS = {
+    "chat": "llm",
+    "chat_model": "llm",
+    "chatmodel": "llm",
+    "completion": "llm",
+    "generation": "llm",
+    "generate_content": "llm",
+    "text_completion": "llm",
+    "execute_tool": "tool",
+    "function": "tool",
+    "invoke_agent": "agent",
+    "create_agent": "agent",
+    "workflow": "chain",
+}
+# a model's own attributes tell a call of it where no kind is written
+_OF_MODELS = ("gen_ai.request.", "llm.model")
+# events of the former conventions, one a message, on a span or in a log
+_ROLE_EVENT = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message")
+_CHOICE_EVENT = "gen_ai.choice"
+_EVALUATION = "gen_ai.evaluation.result"
+_NUMBERED = re.compile(r"\d{1,6}")
+# fields of a span: its trace, itself and what is above it; and when it began
+_IDS = (
+    ("trace_id", "context.trace_id"),
+    ("span_id", "context.span_id", "id"),
+    ("parent_span_id", "parent_id", "parent_run_id", "parent_observation_id"),
+)
+_STARTS = ("start_time_unix_nano", "start_time", "timestamp")
+# ends of a status, of which OpenTelemetry also has numbers
+_FAILED = ("ERROR", "2")
+# levels of a message, far more than any convention has and far fewer than Python's limit
+_DEEPEST = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class SpanEvent(NamedTuple):
+    """An event of a span, or a record of a log that names the span."""
+
+    name: str
+    attributes: Record
+    body: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +139,7 @@ class Span:
     Parameters
     ----------
     trace_id, span_id, parent_id : str
-        Identity; an empty parent_id is that of a root.
+        Identity; an empty parent_id is that of a root, and an empty span_id the trace as a whole.
     name : str
         Name of the operation, for a tool the tool's.
     kind : str
@@ -97,130 +209,170 @@ def nanoseconds(value: Any) -> int:
     return int(value) if str(value).isdecimal() and len(str(value)) < 25 else 0
 
 
-class SpanTree:
-    """A trace: its spans below their parents, siblings by time.
+def span_of(
+    record: Record,
+    attributes: Record,
+    origin: Origin,
+    events: Sequence[SpanEvent] = (),
+    **given: str,
+) -> Span:
+    """Return a span from a record whose fields have the names of any tool, and its attributes.
 
-    A span whose parent is missing is below the root, where there is one, and else a root itself.
-    Spans that judge the run, and what is below them, are left out.
+    What is `given` goes before the fields of the record.
     """
-
-    def __init__(
-        self,
-        spans: Sequence[Span],
-        reading: Reading,
-        assessments: Sequence[Assessment],
-        attributes: Record,
-    ) -> None:
-        self.assessments = assessments
-        known: dict[str, Span] = {}
-        for span in sorted(spans, key=lambda span: span.start):
-            known.setdefault(span.span_id, span)
-        first = next(iter(known.values()))
-        self.trace_id, self.origin = first.trace_id, first.origin
-        tops = [span.span_id for span in known.values() if not span.parent_id]
-        self._below: dict[str, list[Span]] = {}
-        lost = Counter[str]()
-        for span in known.values():
-            if span.parent_id and span.parent_id not in known:
-                lost["spans whose parent is not in the trace"] += 1
-                span = replace(span, parent_id=tops[0] if len(tops) == 1 else "")
-            self._below.setdefault(span.parent_id, []).append(span)
-        reached = sum(entering for _, entering in self.visits(left_out=""))
-        lost["spans among their own parents, left out"] += len(known) - reached
-        reading.notes.update(+lost)
-        self.roots = [span for span in self._below.get("", ()) if span.kind != JUDGING]
-        self._whole = [*(_flat(span.attributes) for span in self.roots), _flat(attributes)]
-        self._inner = [_flat(span.attributes) for span, entering in self.visits() if entering]
-
-    def visits(self, left_out: str = JUDGING) -> Iterator[tuple[Span, bool]]:
-        """Go through the spans depth first, each once when it begins (True) and when it ends."""
-        # no recursion: traces may be nested deeper than Python allows
-        waiting = [(span, True) for span in reversed(self._below.get("", ()))]
-        while waiting:
-            span, entering = waiting.pop()
-            if left_out and span.kind == left_out:
-                continue
-            yield span, entering
-            if entering:
-                waiting.append((span, False))
-                below = self._below.get(span.span_id, ())
-                waiting += [(child, True) for child in reversed(below)]
-
-    def attribute(self, *names: str, whole_first: bool = False) -> Any:
-        """Return the first attribute of one of the names: of a root, the trace, or any span.
-
-        With `whole_first` under any of the names of a root or the trace before under one of a span.
-        """
-        levels = (self._whole, self._inner) if whole_first else ([*self._whole, *self._inner],)
-        for level in levels:
-            for name in names:
-                for attributes in level:
-                    if attributes.get(name) not in (None, ""):
-                        return attributes[name]
-        return None
-
-    def attribute_names(self) -> str:
-        """Name the attributes of the roots and of the trace, for a sentence."""
-        found = sorted(
-            {
-                name
-                for attributes in self._whole
-                for name, value in attributes.items()
-                if not isinstance(parsed(value), dict)
-            }
-        )
-        rest = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-        return (", ".join(found[:_NAMED]) + rest) or "no attribute"
+    found = {**snake(record), **given}
+    merged = dict(attributes)
+    for event in events:
+        # prompt and completion were attributes of an event before they were those of a span
+        if event.name.startswith("gen_ai.") and event.name != _EVALUATION:
+            merged = {**event.attributes, **merged}
+    word = str(_first(attributes, NAMES["kind"]) or "").strip().lower()
+    kind, name = _KINDS.get(word, word), str(found.get("name") or "")
+    if not kind and "gen_ai.tool.name" in attributes:
+        kind = "tool"
+    elif not kind and any(key.startswith(_OF_MODELS) for key in attributes):
+        kind = "llm"
+    if kind == "tool":
+        name = str(_first(attributes, NAMES["tool"]) or name)
+        arguments, result = (_first(merged, NAMES[thing]) for thing in ("arguments", "result"))
+        asked, answered = tool_messages(name, arguments, result)
+    else:
+        said, chosen = _event_messages(events)
+        asked = said or _messages(merged, "asked", "user")
+        answered = chosen or _messages(merged, "answered", "assistant")
+    trace_id, span_id, parent_id = (str(_first(found, names) or "") for names in _IDS)
+    return Span(
+        trace_id=trace_id,
+        span_id=span_id,
+        parent_id=parent_id,
+        start=nanoseconds(_first(found, _STARTS)),
+        name=name,
+        kind=kind,
+        asked=asked,
+        answered=answered,
+        attributes={key: value for key, value in attributes.items() if not _is_content(key)},
+        error=_error(found, events),
+        origin=origin,
+    )
 
 
-def _flat(attributes: Record, depth: int = 0) -> Record:
-    """Add what attributes hold as objects, or as JSON of them, under their paths."""
-    found = dict(attributes)
-    for name, value in attributes.items():
-        held = parsed(value)
-        if isinstance(held, dict) and depth < _DEEPEST:
-            for key, item in _flat(held, depth + 1).items():
-                found.setdefault(f"{name}.{key}", item)
+def _error(found: Record, events: Sequence[SpanEvent]) -> str:
+    status = found.get("status")
+    if not isinstance(status, dict):
+        status = {"code": status or found.get("status_code") or found.get("level")}
+    said = text_of(status.get("message") or found.get("status_message") or found.get("error"))
+    if not str(status.get("code")).upper().endswith(_FAILED):
+        return text_of(found.get("error"))
+    thrown = (event.attributes.get("exception.message") for event in events)
+    return str(next(filter(None, thrown), "") or said or "failed")
+
+
+def tool_messages(
+    name: str, arguments: Any, result: Any
+) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """Return what went into a tool and what came out of it, for `Span.asked` and `answered`."""
+    asked, shown = _unwrapped(arguments, "input"), _unwrapped(result, "output")
+    if isinstance(shown, dict) and shown:
+        shown = "\n".join(message.text for message in messages_of(shown, "tool"))
+    answered = () if shown is None else (Message("tool", value_text(shown), (), name),)
+    return (Message("user", arguments_text(asked)),), answered
+
+
+def _unwrapped(value: Any, key: str) -> Any:
+    """Return what LangChain wraps in an object with one key."""
+    return value[key] if isinstance(value, dict) and list(value) == [key] else value
+
+
+def evaluations(trace_id: str, span_id: str, events: Iterable[SpanEvent]) -> Iterator[Assessment]:
+    """Return the results of evaluations among events."""
+    for event in events:
+        found = event.attributes
+        if event.name == _EVALUATION and (named := text_of(found.get("gen_ai.evaluation.name"))):
+            yield Assessment(
+                trace_id=trace_id,
+                span_id=span_id,
+                name=named,
+                values=(
+                    found.get("gen_ai.evaluation.score.label"),
+                    found.get("gen_ai.evaluation.score.value"),
+                ),
+                source=text_of(found.get("gen_ai.evaluation.source")).lower(),
+            )
+
+
+def undotted(value: Any, depth: int = 0) -> Any:
+    """Turn keys with dots into objects, in a list of messages as Phoenix exports it."""
+    # what is nested deeper than any message is an argument or an answer, to the letter
+    if depth > _DEEPEST:
+        return value
+    if isinstance(value, list | tuple):
+        return [undotted(item, depth + 1) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found: Record = {}
+    for key, item in value.items():
+        # Parquet gives every object the fields of all of them
+        if item is not None:
+            *path, last = str(key).split(".")
+            place = found
+            for name in path:
+                inner = place.setdefault(name, {})
+                place = inner if isinstance(inner, dict) else {}
+            place.setdefault(last, undotted(item, depth + 1))
     return found
 
 
-class Traces:
-    """Spans and assessments in the order in which they are read, put together by trace."""
+def _first(record: Record, names: Iterable[str]) -> Any:
+    return next((record[name] for name in names if record.get(name) is not None), None)
 
-    def __init__(self) -> None:
-        self._spans: dict[str, list[Span]] = {}
-        self._trace_of: dict[str, str] = {}
-        self._assessments: list[Assessment] = []
-        self._attributes: dict[str, Record] = {}
 
-    def add(self, span: Span) -> None:
-        """Add a span."""
-        self._spans.setdefault(span.trace_id, []).append(span)
-        self._trace_of[span.span_id] = span.trace_id
+def _messages(attributes: Record, thing: str, role: str) -> tuple[Message, ...]:
+    for name in NAMES[thing]:
+        value = parsed(attributes[name] if name in attributes else _numbered(attributes, name))
+        if isinstance(value, list) and any("." in key for item in objects(value) for key in item):
+            value = undotted(value)
+        if value is not None and (found := messages_of(value, role)):
+            return found
+    return ()
 
-    def assess(self, assessment: Assessment) -> None:
-        """Add an assessment of a trace, or of a span alone, that may be read later."""
-        self._assessments.append(assessment)
 
-    def describe(self, trace_id: str, attributes: Record) -> None:
-        """Add attributes of a trace as a whole; the first value of a name is kept."""
-        known = self._attributes.setdefault(trace_id, {})
-        for name, value in attributes.items():
-            known.setdefault(name, value)
+def _numbered(attributes: Record, prefix: str) -> Any:
+    """Return what is below a prefix as objects and lists: `prefix.0.message.role` and the like."""
+    below = {
+        key[len(prefix) + 1 :]: value
+        for key, value in attributes.items()
+        if key.startswith(f"{prefix}.") and key.count(".") <= _DEEPEST
+    }
+    return _listed(undotted(below)) or None
 
-    def trees(self, reading: Reading) -> Iterator[SpanTree]:
-        """Return the traces in the order of their first spans."""
-        said: dict[str, list[Assessment]] = {}
-        for one in self._assessments:
-            trace_id = one.trace_id or self._trace_of.get(one.span_id, "")
-            if trace_id not in self._spans:
-                place = f"trace {trace_id}" if trace_id else f"span {one.span_id}"
-                reading.drop(
-                    "label_without_trace",
-                    f"the assessment {one.name!r} is of the {place}, which is not in these "
-                    "files; export its spans too.",
-                )
-            said.setdefault(trace_id, []).append(one)
-        for trace_id, spans in self._spans.items():
-            about = self._attributes.get(trace_id, {})
-            yield SpanTree(spans, reading, said.get(trace_id, []), about)
+
+def _listed(tree: Any) -> Any:
+    if not isinstance(tree, dict):
+        return tree
+    if tree and all(_NUMBERED.fullmatch(key) for key in tree):
+        return [_listed(tree[key]) for key in sorted(tree, key=int)]
+    return {key: _listed(value) for key, value in tree.items()}
+
+
+def _event_messages(
+    events: Iterable[SpanEvent],
+) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    asked: list[Any] = []
+    answered: list[Any] = []
+    for event in events:
+        body = {"content": "", **event.attributes, **mapping(parsed(event.body))}
+        if match := _ROLE_EVENT.fullmatch(event.name):
+            # roles of a tool's answer are named by the event, its call by the field id
+            asked.append({**body, "role": body.get("role") or match[1]})
+        elif event.name == _CHOICE_EVENT:
+            said = {"content": "", **mapping(parsed(body.get("message")))}
+            answered.append({**(said if "message" in body else body), "role": "assistant"})
+    for record in (*asked, *answered):
+        record["tool_calls"] = parsed(record.get("tool_calls"))
+    return messages_of(asked), messages_of(answered, "assistant")
+
+
+def _is_content(key: str) -> bool:
+    return key.startswith(_CONTENT) and any(
+        key == name or key.startswith(f"{name}.") for name in _CONTENT
+    )

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from functools import partial
 from pathlib import PurePosixPath
 
 from certify_assets.corpora.formats.base import (
     Draft,
     Drafts,
+    LeftOutError,
     Origin,
     Reading,
-    contents,
     corpus_format,
-    unusable,
 )
 from certify_assets.corpora.formats.files import FileSet, SourceFile
 from certify_assets.corpora.formats.messages import (
     first_prompt,
     from_first,
+    joined,
     message_text,
     messages_of,
     steps_of_messages,
 )
-from certify_assets.corpora.formats.records import HEAD, Record, one_object
+from certify_assets.corpora.formats.records import HEAD, Record, is_list_of_objects, objects
 from certify_assets.corpora.formats.swe_reports import (
     Reports,
     issue_text,
@@ -32,13 +30,11 @@ from certify_assets.corpora.formats.swe_reports import (
     run_name,
     task_of,
 )
-from certify_assets.corpora.formats.texts import is_list_of_objects, joined, objects
 from certify_assets.corpora.schema import Step
 
 _RUNS = (".traj", ".traj.json")
 _TRAJECTORY = re.compile(rb'"(?:trajectory|messages)"\s*:\s*\[')
 _MODEL = re.compile(rb'"model_name_or_path"\s*:\s*"([^"\\]+)"')
-_PREDICTIONS = ("all_preds.jsonl", "preds.json")
 
 
 def _is_run(file: SourceFile) -> bool:
@@ -54,49 +50,41 @@ def _is_run(file: SourceFile) -> bool:
 )
 def swe_agent(files: FileSet, reading: Reading) -> Drafts:
     """Read trajectories, with outcomes from harness reports."""
-    named = _matching(files, *_RUNS)
-    reports = Reports(files, reading, ((file.name, _task(file.name)) for file in named))
+    runs = files.matching(*(f"*{end}" for end in _RUNS))
+    reports = Reports(files, reading, ((file.name, _task(file.name)) for file in runs))
     models: dict[str, str] = {}
-    for file in _matching(files, *_PREDICTIONS):
+    for file in files.matching("*all_preds.jsonl", "*preds.json"):
         if match := _MODEL.search(file.head(HEAD)):
-            reading.sha256(file)
+            reading.origin(file)
             models[parents(file.name)[0]] = match[1].decode("utf-8", "replace")
-    draft = partial(_draft, models=models, reports=reports, reading=reading)
+
+    def draft(record: Record, origin: Origin) -> Draft:
+        said = record.get("trajectory", record.get("messages"))
+        if not isinstance(said, list) or not is_list_of_objects(said):
+            raise LeftOutError("it is no object whose trajectory is a list of steps")
+        if "trajectory" in record:
+            instruction, steps = _instruction(record), tuple(filter(None, map(_step, said)))
+        else:
+            chat = messages_of(said)
+            steps = steps_of_messages(from_first(chat, "assistant"), reading)
+            instruction = issue_text(first_prompt(chat))
+        task = _task(origin.file)
+        called = (models.get(folder) for folder in parents(origin.file))
+        agent = next(filter(None, called), None) or run_name(
+            origin.file.removesuffix(".gz").removesuffix(".json")
+        )
+        return Draft(task, agent, instruction, steps, reports.outcome(origin.file, task), origin)
+
     for file in files:
         if _is_run(file):
-            for _, data in contents([file], reading):
-                yield from reading.runs([(reading.origin(file), one_object(data))], draft)
+            yield from reading.runs(reading.objects([file]), draft)
         elif file.name not in reading.hashes:
-            reading.other(file.name, "is neither a SWE-agent run nor a report on such runs.")
-
-
-def _matching(files: FileSet, *ends: str) -> Iterator[SourceFile]:
-    return files.matching(*(f"*{end}{packed}" for end in ends for packed in ("", ".gz")))
+            reading.other(file.name)
 
 
 def _task(name: str) -> str:
     plain = PurePosixPath(name).name.removesuffix(".gz").removesuffix(".json")
     return task_of(plain.removesuffix(".traj"))
-
-
-def _draft(
-    record: Record, origin: Origin, *, models: dict[str, str], reports: Reports, reading: Reading
-) -> Draft:
-    said = record.get("trajectory", record.get("messages"))
-    if not isinstance(said, list) or not is_list_of_objects(said):
-        raise unusable("it is no object whose trajectory is a list of steps")
-    if "trajectory" in record:
-        instruction, steps = _instruction(record), tuple(filter(None, map(_step, said)))
-    else:
-        chat = messages_of(said)
-        steps = steps_of_messages(from_first(chat, "assistant"), reading)
-        instruction = issue_text(first_prompt(chat))
-    task = _task(origin.file)
-    called = (models.get(folder) for folder in parents(origin.file))
-    agent = next(filter(None, called), None) or run_name(
-        origin.file.removesuffix(".gz").removesuffix(".json")
-    )
-    return Draft(task, agent, instruction, steps, reports.outcome(origin.file, task), origin)
 
 
 def _step(step: Record) -> Step | None:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from certify_assets.corpora.formats.base import LeftOutError, Reading, contents, words
+from certify_assets.corpora.formats.base import LeftOutError, Reading, words
 from certify_assets.corpora.formats.files import FileSet
-from certify_assets.corpora.formats.records import one_object
-from certify_assets.corpora.formats.texts import listed
+from certify_assets.corpora.formats.records import listed, one_object
 
 _NEW_ID = re.compile(r"([^/\s]+?)(?:/|__)([^/\s]+?)(?::pr-|_pr-)(\d+)")
 _REPORT_FOLDER = re.compile(r"results|reports?|evaluation|\w*eval_results")
@@ -47,13 +46,12 @@ class _Report:
             return 1
         if task in self.no_setup:
             raise LeftOutError(
-                "infrastructure_error",
                 f"was not evaluated: {self.name} says that its environment could not be set up",
+                "infrastructure_error",
             )
         if self.counted and task not in self.counted:
-            raise LeftOutError(
-                "not_evaluated", f"is not among the instances that {self.name} names"
-            )
+            said = f"is not among the instances that {self.name} names"
+            raise LeftOutError(said, "not_evaluated")
         return 0
 
     def rejected(self, runs: int) -> str:
@@ -125,12 +123,10 @@ class Reports:
         if report is None:
             return None
         if problem := report.rejected(self._runs_of(report)):
-            raise LeftOutError("not_evaluated", f"was not evaluated: {problem}")
+            raise LeftOutError(f"was not evaluated: {problem}", "not_evaluated")
         if (number := self._runs[report.name, task]) > 1:
-            raise LeftOutError(
-                "ambiguous_label",
-                f"is one of {number} runs of one instance, of which {report.name} judges one",
-            )
+            said = f"is one of {number} runs of one instance, of which {report.name} judges one"
+            raise LeftOutError(said, "ambiguous_label")
         return report.outcome(task)
 
 
@@ -141,12 +137,12 @@ def _rank(found: tuple[str, _Report]) -> tuple[bool, bool, str]:
 
 def _reports(files: FileSet, reading: Reading) -> Iterator[tuple[str, _Report]]:
     """Go through the reports, each with the folder that it is on."""
-    for file, data in contents(files.matching("*.json", "*.json.gz"), reading):
+    for file, data in reading.contents(files.matching("*.json")):
         if b'"resolved' not in data or not data.lstrip().startswith(b"{"):
             continue
         document = one_object(data)
         if isinstance(document, str):
-            reading.sha256(file)
+            reading.origin(file)
             reading.drop(
                 "file_unreadable",
                 f"{file.name} seems to hold outcomes and cannot be read: {document}; fetch it "
@@ -155,7 +151,7 @@ def _reports(files: FileSet, reading: Reading) -> Iterator[tuple[str, _Report]]:
             continue
         resolved = document.get("resolved", document.get("resolved_ids"))
         if isinstance(resolved, list):
-            reading.sha256(file)
+            reading.origin(file)
             counted = [_ids(document[key]) for key in _COUNTED if key in document]
             report = _Report(
                 name=file.name,

@@ -16,7 +16,7 @@ from certify_assets.corpora.formats.records import (
     PARQUET,
     SHEETS,
     Opened,
-    begins_json,
+    begins,
     opened,
 )
 from certify_assets.errors import InputError
@@ -24,11 +24,6 @@ from certify_assets.tables.table import likely_column, matched, renamed
 
 #: what a column of each field may be called otherwise
 _KINDS = {"task_id": "task", "outcome": "outcome", "text": "text"}
-_HEAD = 64
-
-
-class _NoTableError(BrokenFileError):
-    """A file holds no row that can be used."""
 
 
 def _fits(file: SourceFile) -> bool:
@@ -74,10 +69,10 @@ def table(files: FileSet, reading: Reading) -> Drafts:
             reading.drop("file_unreadable", str(error))
             continue
         if found is None or (file.suffix == ".json" and not matched(found.names, texts)):
-            reading.other(file.name, "holds no list of runs.")
+            reading.other(file.name)
             continue
         called = _called(file, found.names, columns, needed)
-        reading.sha256(file)
+        reading.origin(file)
         fields = {name: called.get(column, "") for name, column in columns.items()}
         draft = partial(draft_of, fields=fields, reading=reading)
         rows = reading.placed(file, found.rows(list(called.values())))
@@ -135,7 +130,7 @@ def _opened(file: SourceFile, wanted: frozenset[str]) -> Opened:
     if found.names and (first or file.suffix in (*JSON, *PARQUET)):
         return found
     problem = f"row 1 cannot be used: {first[1]}" if first else "it is empty, or has no row"
-    raise _NoTableError(
+    raise BrokenFileError(
         f"{file.name} holds no table ({problem}); write one row a run, with the columns task_id, "
         "outcome and text or steps."
     )
@@ -143,4 +138,4 @@ def _opened(file: SourceFile, wanted: frozenset[str]) -> Opened:
 
 def _is_other_json(file: SourceFile) -> bool:
     """Whether a file holds JSON that is no list, as those of many formats do."""
-    return file.suffix == ".json" and not begins_json(file.head(_HEAD), b"[")
+    return file.suffix == ".json" and not begins(file, b"[")

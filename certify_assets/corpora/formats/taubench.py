@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import (
     AGENT_OPTION,
@@ -16,25 +14,18 @@ from certify_assets.corpora.formats.base import (
     LeftOutError,
     Origin,
     Reading,
-    begins_with,
     corpus_format,
-    documents,
-    unusable,
 )
 from certify_assets.corpora.formats.files import FileSet, SourceFile
 from certify_assets.corpora.formats.messages import Message, messages_of, steps_of_messages
 from certify_assets.corpora.formats.records import (
-    HEAD,
     Record,
-    begins_json,
-    is_object_with,
-    listed_records,
-)
-from certify_assets.corpora.formats.texts import (
+    begins,
     inside,
     is_id,
     is_list_of_objects,
     listed,
+    listed_records,
     mapping,
     objects,
     parsed,
@@ -46,8 +37,6 @@ _OPTIONS = {
     "domain": "prefix of task ids (retail, airline, …); read from the file where it is not given",
     **AGENT_OPTION,
 }
-_TAU_MARKS = re.compile(rb'"traj"\s*:\s*\[')
-_TAU2_MARKS = (rb'"environment_info"\s*:\s*\{', rb'"(?:agent|user)_info"\s*:\s*\{')
 # by domain, a tool of which every run calls one or another
 _TOOLS = {
     "retail": re.compile(
@@ -66,55 +55,57 @@ _INFRASTRUCTURE = ("infrastructure_error", "unexpected_error")
 _SCENARIO = ("reason_for_call", "known_info", "unknown_info", "task_instructions")
 
 
-def _is_list(head: bytes) -> bool:
-    return begins_json(head, b"[") and b'"task_id"' in head and bool(_TAU_MARKS.search(head))
+def _is_tau(file: SourceFile) -> bool:
+    return begins(file, b"[", rb'"task_id"', rb'"traj"\s*:\s*\[')
+
+
+def _is_tau2(file: SourceFile) -> bool:
+    marks = rb'"environment_info"\s*:\s*\{', rb'"(?:agent|user)_info"\s*:\s*\{'
+    return begins(file, b"{", *marks)
 
 
 @corpus_format(
     title="τ-bench v1 results (JSON list of runs)",
     suffixes=(".json",),
     domain="customer_service",
-    fits=lambda file: _is_list(file.head(HEAD)),
+    fits=_is_tau,
     label_source="state of the database after the run, compared by the harness",
     marks={},
     options=_OPTIONS,
 )
 def taubench_v1(files: FileSet, reading: Reading) -> Drafts:
     """Read the runs of every result list."""
-    for file, runs in documents(files, reading):
-        if not _is_list(file.head(HEAD)):
-            reading.other(file.name, "is not a JSON list of runs with task_id and traj.")
+
+    def draft(record: Record, origin: Origin) -> Draft:
+        if not is_id(record.get("task_id")):
+            raise LeftOutError(f"its task_id is {record.get('task_id')!r}")
+        if not is_list_of_objects(record.get("traj")):
+            raise LeftOutError("its traj is not a list of messages")
+        info = mapping(record.get("info"))
+        if "error" in info or not record["traj"]:
+            raise LeftOutError("holds an error report instead of a run", "infrastructure_error")
+        return Draft(
+            task_id=f"{domain}/{record['task_id']}",
+            agent=agent,
+            instruction=text_of(inside(info, "task", "instruction")),
+            steps=steps_of_messages(messages_of(record["traj"]), reading),
+            outcome=record.get("reward"),
+            outcome_name="reward",
+            origin=origin,
+            # the task index in some forks: it says nothing of the attempt
+            repetition=str(record.get("trial")),
+        )
+
+    for file, runs in reading.documents(files):
+        if not _is_tau(file):
+            reading.other(file.name)
             continue
         domain = reading.options.get("domain") or _domain(file)
         # no record names its agent: the file does, with task range and time stamp
         stem = _STAMP.sub("", _RANGE.sub("", PurePosixPath(file.name).stem))
         named = re.sub(rf"[-_]{re.escape(domain)}$", "", stem) or stem
         agent = reading.agent_in_name(file, named)
-        draft = partial(_tau_draft, domain=domain, agent=agent, reading=reading)
         yield from reading.runs(reading.placed(file, listed_records(runs)), draft)
-
-
-def _tau_draft(
-    record: Record, origin: Origin, *, domain: str, agent: str, reading: Reading
-) -> Draft:
-    if not is_id(record.get("task_id")):
-        raise unusable(f"its task_id is {record.get('task_id')!r}")
-    if not is_list_of_objects(record.get("traj")):
-        raise unusable("its traj is not a list of messages")
-    info = mapping(record.get("info"))
-    if "error" in info or not record["traj"]:
-        raise LeftOutError("infrastructure_error", "holds an error report instead of a run")
-    return Draft(
-        task_id=f"{domain}/{record['task_id']}",
-        agent=agent,
-        instruction=text_of(inside(info, "task", "instruction")),
-        steps=steps_of_messages(messages_of(record["traj"]), reading),
-        outcome=record.get("reward"),
-        outcome_name="reward",
-        origin=origin,
-        # the task index in some forks: it says nothing of the attempt
-        repetition=str(record.get("trial")),
-    )
 
 
 def _domain(file: SourceFile) -> str:
@@ -134,7 +125,7 @@ def _domain(file: SourceFile) -> str:
     title="τ²-bench results (JSON file)",
     suffixes=(".json",),
     domain="customer_service",
-    fits=begins_with(*_TAU2_MARKS),
+    fits=_is_tau2,
     label_source="the harness's checks after the run (database, actions, assertions), "
     "success at reward 1",
     marks={},
@@ -142,82 +133,53 @@ def _domain(file: SourceFile) -> str:
 )
 def tau2(files: FileSet, reading: Reading) -> Drafts:
     """Read result files."""
-    for file, document in documents(files, reading):
-        if not is_object_with(file.head(HEAD), *_TAU2_MARKS):
-            reading.other(file.name, "is not a JSON object with info and simulations of τ²-bench.")
-        elif not (simulations := listed(document.get("simulations"))):
-            reading.drop(
-                "file_ends_early",
-                f"{file.name} holds no simulations; save the run as one file.",
-            )
-        else:
-            yield from _simulations(file, document, simulations, reading)
 
-
-def _simulations(
-    file: SourceFile, document: Record, simulations: list[Any], reading: Reading
-) -> Drafts:
-    info = mapping(document.get("info"))
-    in_file = text_of(inside(info, "environment_info", "domain_name"))
-    domain = str(reading.options.get("domain") or in_file)
-    if not domain:
-        raise InputError(f"{file.name} does not name its domain; give it with the option domain.")
-    named = (text_of(inside(info, "agent_info", key)) for key in ("implementation", "llm"))
-    agent = ":".join(dict.fromkeys(filter(None, named)))
-    tasks = {str(task.get("id")): task for task in objects(document.get("tasks"))}
-    records = [*reading.placed(file, listed_records(simulations))]
-    checked = {
-        origin: (str(record.get("task_id")), _Checks.made(record))
-        for origin, record in records
-        if isinstance(record, dict)
-    }
-    draft = partial(
-        _tau2_draft,
-        # task ids are those of a domain, which becomes their prefix
-        domain=domain,
-        agent=agent or reading.agent_in_name(file, PurePosixPath(file.plain_name).stem),
-        tasks=tasks,
-        checked=_tasks_checked(checked, {name: _Checks.of(task) for name, task in tasks.items()}),
-        reading=reading,
-    )
-    for run in reading.runs(records, draft):
-        if run.task_id != f"{domain}/{checked[run.origin][0]}":
+    def draft(record: Record, origin: Origin) -> Draft:
+        for key in ("id", "task_id"):
+            if not is_id(record.get(key)):
+                raise LeftOutError(f"its {key} is {record.get(key)!r}")
+        name, given = checked[origin.row], str(record["task_id"])
+        if name is None:
+            said = f"was checked for another task than {given!r}, which it names"
+            raise LeftOutError(said, "unknown_task")
+        ended = record.get("termination_reason")
+        if ended in _INFRASTRUCTURE:
+            raise LeftOutError(f"was ended by {ended}, not by the agent", "infrastructure_error")
+        if name != given:
             reading.notes["runs whose task was corrected to the one that was checked"] += 1
-        yield run
-
-
-def _tau2_draft(
-    record: Record,
-    origin: Origin,
-    *,
-    domain: str,
-    agent: str,
-    tasks: Mapping[str, Record],
-    checked: Mapping[Origin, str | None],
-    reading: Reading,
-) -> Draft:
-    for key in ("id", "task_id"):
-        if not is_id(record.get(key)):
-            raise unusable(f"its {key} is {record.get(key)!r}")
-    name = checked[origin]
-    if name is None:
-        raise LeftOutError(
-            "unknown_task",
-            f"was checked for another task than {record['task_id']!r}, which it names",
+        return Draft(
+            # task ids are those of a domain, which becomes their prefix
+            task_id=f"{domain}/{name}",
+            agent=agent,
+            instruction=_instruction(tasks.get(name, {})),
+            steps=steps_of_messages(_said(record), reading),
+            outcome=inside(record, "reward_info", "reward"),
+            outcome_name="reward",
+            origin=origin,
+            trajectory_id=str(record["id"]),
         )
-    ended = record.get("termination_reason")
-    if ended in _INFRASTRUCTURE:
-        raise LeftOutError("infrastructure_error", f"was ended by {ended}, not by the agent")
-    return Draft(
-        task_id=f"{domain}/{name}",
-        agent=agent,
-        instruction=_instruction(tasks.get(name, {})),
-        steps=steps_of_messages(_said(record), reading),
-        outcome=inside(record, "reward_info", "reward"),
-        outcome_name="reward",
-        origin=origin,
-        trajectory_id=str(record["id"]),
-    )
+
+    for file, document in reading.documents(files):
+        if not _is_tau2(file):
+            reading.other(file.name)
+            continue
+        info, simulations = mapping(document.get("info")), listed(document.get("simulations"))
+        if not simulations:
+            said = f"{file.name} holds no simulations; save the run as one file."
+            reading.drop("file_ends_early", said)
+            continue
+        in_file = text_of(inside(info, "environment_info", "domain_name"))
+        domain = str(reading.options.get("domain") or in_file)
+        if not domain:
+            raise InputError(
+                f"{file.name} does not name its domain; give it with the option domain."
+            )
+        named = (text_of(inside(info, "agent_info", key)) for key in ("implementation", "llm"))
+        agent = ":".join(dict.fromkeys(filter(None, named)))
+        agent = agent or reading.agent_in_name(file, PurePosixPath(file.plain_name).stem)
+        tasks = {str(task.get("id")): task for task in objects(document.get("tasks"))}
+        checked = _tasks_checked(simulations, tasks)
+        yield from reading.runs(reading.placed(file, listed_records(simulations)), draft)
 
 
 def _said(simulation: Record) -> tuple[Message, ...]:
@@ -247,53 +209,54 @@ def _instruction(task: Record) -> str:
     return text_of(instructions) or text_of(task.get("ticket"))
 
 
-@dataclass(frozen=True)
-class _Checks:
+class _Checks(NamedTuple):
     """What a task checks, or a run was checked for."""
 
     actions: frozenset[str]
     assertions: tuple[str, ...]
 
-    @classmethod
-    def of(cls, task: Record) -> _Checks:
-        """Return what a task checks."""
-        criteria = mapping(task.get("evaluation_criteria"))
-        said = [*listed(criteria.get("nl_assertions")), *listed(criteria.get("communicate_info"))]
-        return cls(_action_ids(objects(criteria.get("actions"))), tuple(map(str, said)))
 
-    @classmethod
-    def made(cls, simulation: Record) -> _Checks:
-        """Return what a run was checked for."""
-        info = mapping(simulation.get("reward_info"))
-        actions = [mapping(check.get("action")) for check in objects(info.get("action_checks"))]
-        asserted = [check.get("nl_assertion") for check in objects(info.get("nl_assertions"))]
-        stated = [check.get("info") for check in objects(info.get("communicate_checks"))]
-        return cls(_action_ids(actions), tuple(map(str, [*asserted, *stated])))
+def _checks_of(task: Record) -> _Checks:
+    """Return what a task checks."""
+    criteria = mapping(task.get("evaluation_criteria"))
+    said = [*listed(criteria.get("nl_assertions")), *listed(criteria.get("communicate_info"))]
+    return _Checks(_action_ids(objects(criteria.get("actions"))), tuple(map(str, said)))
+
+
+def _checks_made(simulation: Any) -> _Checks:
+    """Return what a run was checked for."""
+    info = mapping(inside(simulation, "reward_info"))
+    actions = [mapping(check.get("action")) for check in objects(info.get("action_checks"))]
+    asserted = [check.get("nl_assertion") for check in objects(info.get("nl_assertions"))]
+    stated = [check.get("info") for check in objects(info.get("communicate_checks"))]
+    return _Checks(_action_ids(actions), tuple(map(str, [*asserted, *stated])))
 
 
 def _action_ids(actions: Iterable[Record]) -> frozenset[str]:
     return frozenset(str(action["action_id"]) for action in actions if action.get("action_id"))
 
 
-def _tasks_checked(
-    runs: Mapping[Origin, tuple[str, _Checks]], tasks: Mapping[str, _Checks]
-) -> dict[Origin, str | None]:
-    """Return the task of every run: the one that it names, unless its checks are of another.
+def _tasks_checked(simulations: Iterable[Any], tasks: dict[str, Record]) -> dict[int, str | None]:
+    """Return the task of every run by its row: the one it names, unless its checks are another's.
 
     The task is None where more than one other may be meant.
     """
-    found: dict[Origin, str | None] = {origin: named for origin, (named, _) in runs.items()}
+    rows = list(enumerate(simulations, 1))
+    found: dict[int, str | None] = {row: str(inside(run, "task_id")) for row, run in rows}
+    checks = {name: _checks_of(task) for name, task in tasks.items()}
+    made = {row: _checks_made(run) for row, run in rows}
     corrected = False
-    for origin, (named, checks) in runs.items():
-        if checks.actions and (named not in tasks or not checks.actions & tasks[named].actions):
-            shared = {name: len(checks.actions & task.actions) for name, task in tasks.items()}
+    for row, (actions, _) in made.items():
+        known = checks.get(str(found[row]), _Checks(frozenset(), ()))
+        if actions and not actions & known.actions:
+            shared = {name: len(actions & check.actions) for name, check in checks.items()}
             if most := max(shared.values(), default=0):
-                found[origin] = _only(name for name, count in shared.items() if count == most)
+                found[row] = _only(name for name, count in shared.items() if count == most)
                 corrected = True
     # where one run was numbered again all may be, those without actions too
-    for origin, (_, checks) in runs.items() if corrected else ():
-        if not checks.actions:
-            found[origin] = _only(name for name, task in tasks.items() if task == checks)
+    for row, run_checks in made.items() if corrected else ():
+        if not run_checks.actions:
+            found[row] = _only(name for name, check in checks.items() if check == run_checks)
     return found
 
 

@@ -6,30 +6,21 @@ import re
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import (
-    Draft,
-    Drafts,
-    Reading,
-    begins_with,
-    corpus_format,
-    documents,
-)
+from certify_assets.corpora.formats.base import Draft, Drafts, Reading, corpus_format
 from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
-from certify_assets.corpora.formats.records import Record
+from certify_assets.corpora.formats.records import Record, begins, mapping, named, text_of
 from certify_assets.corpora.formats.terminal_text import (
     cast_text,
     plain_text,
     steps_of_terminal,
     unwrapped,
 )
-from certify_assets.corpora.formats.texts import mapping, name_of, text_of
 from certify_assets.corpora.schema import Step
 
 # in the order of preference; each is gone through on its own, so that no two texts of a trial are
 # held at once
 _TERMINALS = ("panes/post-agent.txt", "sessions/agent.log", "sessions/agent.cast")
 _RESULTS, _ABOUT = "results.json", "run_metadata.json"
-_TRIAL = begins_with(b'"task_id"', b'"trial_name"')
 # post-test pane, recordings of tests and commands.txt, whose last lines start the tests, are never
 # opened
 _UNREAD = re.compile(
@@ -52,11 +43,16 @@ def _path(file: SourceFile) -> PurePosixPath:
     return PurePosixPath(file.plain_name)
 
 
+def _fits(file: SourceFile) -> bool:
+    marks = b'"task_id"', b'"trial_name"'
+    return _path(file).name == _RESULTS and begins(file, b"{", *marks)
+
+
 @corpus_format(
     title="Terminal-Bench runs (results.json of trials with their panes or recordings)",
     suffixes=(".json", ".txt", ".log", ".cast"),
     domain="shell",
-    fits=lambda file: _path(file).name == _RESULTS and _TRIAL(file),
+    fits=_fits,
     label_source="tests of the task, run by the harness in the container after the agent",
     options={
         "agent": "agent of all runs; read from the path or run_metadata.json where it is not given"
@@ -71,7 +67,7 @@ def terminal_bench(files: FileSet, reading: Reading) -> Drafts:
         # an archive is unpacked again for every kind
         if trials.recorded[kind] <= done:
             continue
-        for file in files.matching(f"*/{kind}", f"*/{kind}.gz"):
+        for file in files.matching(f"*/{kind}"):
             folder = str(_path(file).parent.parent)
             if folder in done:
                 continue
@@ -132,10 +128,10 @@ class _Trials:
             if kind in self.recorded:
                 self.recorded[kind].add(str(path.parent.parent))
             elif path.name in (_RESULTS, _ABOUT):
-                for _, document in documents([file], reading):
+                for _, document in reading.documents([file]):
                     self._take(file, mapping(document))
             elif not _UNREAD.fullmatch(path.name):
-                reading.other(file.name, "is not a file of a Terminal-Bench trial.")
+                reading.other(file.name)
 
     def _take(self, file: SourceFile, found: Record) -> None:
         folder = str(_path(file).parent)
@@ -151,18 +147,17 @@ class _Trials:
             if trial := self._trial(file, 1, found):
                 self._by_folder[folder] = trial
         else:
-            words = "is not a result of Terminal-Bench: it has neither trial_name nor results."
-            self._reading.other(file.name, words)
+            self._reading.other(file.name)
 
     def _trial(self, file: SourceFile, row: int, record: Record) -> _Trial | None:
-        name, task = record.get("trial_name"), name_of(record.get("task_id"))
-        self._reading.sha256(file)
+        name, task = record.get("trial_name"), named(record.get("task_id"))
+        where = self._reading.origin(file, row)
         if task is None or not isinstance(name, str):
-            self._reading.unusable(file, row, "it lacks task_id or trial_name")
+            self._reading.unusable(where, "it lacks task_id or trial_name")
             return None
         return _Trial(
-            where=f"{file.name} row {row}",
-            identity=name_of(record.get("id")),
+            where=str(where),
+            identity=named(record.get("id")),
             name=name,
             task=task,
             instruction=text_of(record.get("instruction")),

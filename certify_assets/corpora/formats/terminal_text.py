@@ -7,7 +7,8 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from certify_assets.corpora.formats.texts import Conversation, text_of
+from certify_assets.corpora.formats.messages import Conversation
+from certify_assets.corpora.formats.records import text_of
 from certify_assets.corpora.schema import Step
 
 _ESCAPES = re.compile(

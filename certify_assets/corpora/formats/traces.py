@@ -1,34 +1,42 @@
 """Traces of any tool as runs: what names the run, what was said in it, and its label.
 
-A format of traces is one module. It reads the records of its tool and gives what they say under
-names of `span_names.NAMES`; the task, the messages, the transcript and the label follow::
+A format of traces is one module. It reads the records of its tool and yields what they say: spans,
+under names of `spans.NAMES`, and assessments. The runs follow::
 
-    @corpus_format(title=..., suffixes=..., fits=..., options=TRACE_OPTIONS, label_source=...)
-    def some_tool(files: FileSet, reading: Reading) -> Drafts:
-        traces = Traces()
+    @trace_format(title=..., suffixes=..., fits=..., label_source=...)
+    def some_tool(files: FileSet, reading: Reading) -> Said:
         for origin, record in records(files, reading, is_record):
-            traces.add(span_of(record["name"], record["attributes"], trace_id=..., origin=origin))
-            traces.assess(Assessment(trace_id=..., name="correct", values=(True,), source="human"))
-        yield from drafts_of_traces(traces, reading)
+            yield span_of(record["name"], record["attributes"], trace_id=..., origin=origin)
+            yield Assessment(trace_id=..., name="correct", values=(True,), source="human")
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
-from certify_assets.corpora.formats.base import Draft, Drafts, LeftOutError, Reading
+from certify_assets.corpora.formats.base import (
+    CorpusFormat,
+    Draft,
+    Drafts,
+    LeftOutError,
+    Reading,
+    corpus_format,
+)
+from certify_assets.corpora.formats.files import FileSet
 from certify_assets.corpora.formats.messages import first_prompt, from_first, steps_of_messages
 from certify_assets.corpora.formats.outcomes import Unclear, outcome_settings
-from certify_assets.corpora.formats.span_names import NAMES
-from certify_assets.corpora.formats.spans import Assessment, SpanTree, Traces
-from certify_assets.corpora.formats.transcript import transcript
+from certify_assets.corpora.formats.records import Record, parsed
+from certify_assets.corpora.formats.spans import NAMES, Assessment, Span
+from certify_assets.corpora.formats.transcript import Trace, transcript
 from certify_assets.errors import InputError
-from certify_assets.tables.cells import number_of, word_of
 from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.settings import words_of
+from certify_assets.tables.table import number_of, word_of
+
+Said = Iterator[Span | Assessment]
 
 #: options of every format of traces
 TRACE_OPTIONS: Mapping[str, str] = {
@@ -39,27 +47,70 @@ TRACE_OPTIONS: Mapping[str, str] = {
     "agent": "agent of traces that name none",
     "label": "name of the assessment, score or feedback that is the outcome",
     "label_attribute": "attribute of a trace that holds the outcome, in place of label",
-    "label_sources": "sources whose labels count: human, code, llm_judge, or any",
+    "label_sources": "sources whose labels count: human, code, api, llm_judge, or any",
 }
 _SAME_INPUT = "input"
+_MOST_NAMES = 30
 
 
-def drafts_of_traces(traces: Traces, reading: Reading, *label_sources: str) -> Drafts:
-    """Turn traces into runs; what cannot be used is counted.
+def trace_format(
+    *label_sources: str, **about: Any
+) -> Callable[[Callable[[FileSet, Reading], Said]], CorpusFormat]:
+    """Register a function that reads files as spans and assessments, as the format of its name.
 
     Labels from the `label_sources` count where no option names others; from any where none is
     given.
     """
+
+    def register(read: Callable[[FileSet, Reading], Said]) -> CorpusFormat:
+        def drafts(files: FileSet, reading: Reading) -> Drafts:
+            return drafts_of_traces(read(files, reading), reading, label_sources)
+
+        drafts.__name__ = read.__name__
+        return corpus_format(options=TRACE_OPTIONS, **about)(drafts)
+
+    return register
+
+
+def drafts_of_traces(
+    said: Iterable[Span | Assessment], reading: Reading, label_sources: Collection[str] = ()
+) -> Drafts:
+    """Turn spans and assessments, in any order, into runs; what cannot be used is counted."""
+    spans: dict[str, list[Span]] = {}
+    about: dict[str, Record] = {}
+    assessments: list[Assessment] = []
+    for found in said:
+        if isinstance(found, Assessment):
+            assessments.append(found)
+        elif found.span_id:
+            spans.setdefault(found.trace_id, []).append(found)
+        else:
+            known = about.setdefault(found.trace_id, {})
+            for name, value in found.attributes.items():
+                known.setdefault(name, value)
+    traces = {span.span_id: trace_id for trace_id in spans for span in spans[trace_id]}
+    of_trace: dict[str, list[Assessment]] = {}
+    for one in assessments:
+        trace_id = one.trace_id or traces.get(one.span_id, "")
+        of_trace.setdefault(trace_id, []).append(one)
+        if trace_id not in spans:
+            place = f"trace {trace_id}" if trace_id else f"span {one.span_id}"
+            reading.drop(
+                "label_without_trace",
+                f"the assessment {one.name!r} is of the {place}, which is not in these files; "
+                "export its spans too.",
+            )
     labels = _Labels(reading.options, label_sources)
-    for tree in traces.trees(reading):
+    for trace_id in spans:
+        trace = Trace(spans[trace_id], of_trace.get(trace_id, []), about.get(trace_id, {}), reading)
         try:
-            yield _draft(tree, labels, reading)
+            yield _draft(trace, labels, reading)
         except LeftOutError as left:
-            reading.drop(left.reason, f"{tree.origin.file} trace {tree.trace_id} {left.words}.")
+            reading.drop(left.reason, f"{trace.origin.file} trace {trace_id} {left.words}.")
 
 
-def _draft(tree: SpanTree, labels: _Labels, reading: Reading) -> Draft:
-    messages = transcript(tree)
+def _draft(trace: Trace, labels: _Labels, reading: Reading) -> Draft:
+    messages = transcript(trace)
     spoken = from_first(messages, "assistant", "tool")
     before = messages[: len(messages) - len(spoken)]
     asked = "\n".join(said.text for said in before if said.role == "user" and said.text)
@@ -67,22 +118,14 @@ def _draft(tree: SpanTree, labels: _Labels, reading: Reading) -> Draft:
     steps = steps_of_messages(spoken, reading)
     if not steps:
         raise LeftOutError(
-            "no_trajectory",
             "has no message of the agent and no call of a tool; record inputs and outputs of its "
             "spans",
+            "no_trajectory",
         )
-    task, agent = _task(tree, instruction, reading), _agent(tree, reading)
-    attempt = _named(tree, "attempt", reading)
-    if attempt is not None and not (attempt.isdecimal() and len(attempt) < 10):
-        if reading.options.get("attempt_attribute"):
-            raise LeftOutError(
-                "unreadable_record",
-                "has an attempt that is no whole number from 0; name another attribute with "
-                "--option attempt_attribute=NAME",
-            )
-        attempt = None
+    task, agent = _task(trace, instruction, reading), _agent(trace, reading)
+    attempt = _named(trace, "attempt", reading) or ""
     try:
-        outcome, label, source = labels.of_trace(tree)
+        outcome, label, source = labels.of_trace(trace)
         key = f"labels_from_{source or 'unknown'}"
         reading.label_facts[key] = reading.label_facts.get(key, 0) + 1
     except LeftOutError as left:
@@ -96,19 +139,23 @@ def _draft(tree: SpanTree, labels: _Labels, reading: Reading) -> Draft:
         steps=steps,
         outcome=outcome,
         outcome_name=label,
-        origin=tree.origin,
-        trajectory_id=tree.trace_id,
-        attempt=None if attempt is None else int(attempt),
-        repetition=tree.trace_id,
+        origin=trace.origin,
+        trajectory_id=trace.trace_id,
+        attempt=int(attempt) if attempt.isdecimal() and len(attempt) < 10 else None,
+        repetition=trace.trace_id,
         named_agent=agent,
     )
 
 
-def _named(tree: SpanTree, thing: str, reading: Reading) -> str | None:
+def _named(trace: Trace, thing: str, reading: Reading) -> str | None:
     chosen = reading.options.get(f"{thing}_attribute")
     names = (str(chosen),) if chosen else NAMES[thing]
-    # a call of a tool has tasks of its own; an agent is often named by the calls of its model alone
-    value = tree.attribute(*names, whole_first=thing != "agent")
+    levels = [trace.whole, trace.inner]
+    if thing == "agent":
+        # often only the calls of its model name it; those of tools name other tasks
+        levels = [{**trace.inner, **trace.whole}]
+    found = (level[name] for level in levels for name in names if name in level)
+    value = next(found, None)
     if isinstance(value, float) and math.isfinite(value) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | str):
@@ -116,33 +163,36 @@ def _named(tree: SpanTree, thing: str, reading: Reading) -> str | None:
     return str(value).strip() or None
 
 
-def _task(tree: SpanTree, instruction: str, reading: Reading) -> str:
+def _task(trace: Trace, instruction: str, reading: Reading) -> str:
     if reading.options.get("task_attribute") != _SAME_INPUT:
-        return _named(tree, "task", reading) or _unnamed(tree, "task", reading)
+        return _named(trace, "task", reading) or _unnamed(trace, "task", reading)
     if not instruction.strip():
-        raise LeftOutError("no_task", "names no task: it has no input; name an attribute instead")
+        raise LeftOutError("names no task: it has no input; name an attribute instead", "no_task")
     digest = sha256(instruction.strip().encode("utf-8", "surrogatepass")).hexdigest()
     return f"input-{digest[:16]}"
 
 
-def _agent(tree: SpanTree, reading: Reading) -> str:
-    found = _named(tree, "agent", reading)
+def _agent(trace: Trace, reading: Reading) -> str:
+    found = _named(trace, "agent", reading)
     if found and not found.startswith("unknown_service"):
         return found
     if constant := reading.options.get("agent"):
         return str(constant)
     asked = reading.options.get("agent_attribute")
-    return _unnamed(tree, "agent", reading) if asked else "unknown"
+    return _unnamed(trace, "agent", reading) if asked else "unknown"
 
 
-def _unnamed(tree: SpanTree, name: str, reading: Reading) -> str:
+def _unnamed(trace: Trace, name: str, reading: Reading) -> str:
     asked = reading.options.get(f"{name}_attribute")
     missing = f"it has no attribute {asked!r}, only" if asked else "its attributes are"
     same = ", or count traces with the same input as one task with task_attribute=input"
+    there = sorted(
+        name for name, value in trace.whole.items() if not isinstance(parsed(value), dict)
+    )
     raise LeftOutError(
+        f"names no {name}: {missing} {', '.join(there[:_MOST_NAMES]) or 'no attribute'}; name one "
+        f"with --option {name}_attribute=NAME{same if name == 'task' else ''}",
         f"no_{name}",
-        f"names no {name}: {missing} {tree.attribute_names()}; name one with --option "
-        f"{name}_attribute=NAME{same if name == 'task' else ''}",
     )
 
 
@@ -158,27 +208,28 @@ class _Labels:
         self._sources = set[str]() if "any" in chosen else chosen
         self._settings = outcome_settings(options)
 
-    def of_trace(self, tree: SpanTree) -> tuple[Any, str, str]:
+    def of_trace(self, trace: Trace) -> tuple[Any, str, str]:
         """Return the label of a trace, its name and its source."""
         if self._attribute:
-            value = tree.attribute(str(self._attribute))
+            name = str(self._attribute)
+            value = trace.whole.get(name, trace.inner.get(name))
             if value is None:
-                raise LeftOutError("no_label", f"has no attribute {self._attribute!r}")
-            return self._agreed(str(self._attribute), [(value, "attribute")])
+                raise LeftOutError(f"has no attribute {name!r}", "no_label")
+            return self._agreed(name, [(value, "attribute")])
         accepted = [
-            one for one in tree.assessments if not self._sources or one.source in self._sources
+            one for one in trace.assessments if not self._sources or one.source in self._sources
         ]
         names = list(dict.fromkeys(one.name for one in accepted))
         if self._name is None and len(names) > 1:
             raise InputError(
-                f"the trace {tree.trace_id} has {len(names)} labels ({', '.join(names)}); "
+                f"the trace {trace.trace_id} has {len(names)} labels ({', '.join(names)}); "
                 "name the one that is the outcome with --option label=NAME."
             )
         named = [one for one in accepted if one.name == (self._name or one.name)]
         if not named:
-            raise LeftOutError("no_label", self._missing(tree.assessments))
+            raise LeftOutError(self._missing(trace.assessments), "no_label")
         # what is said of the whole goes before what is said of a part
-        roots = {"", *(span.span_id for span in tree.roots)}
+        roots = {"", *(span.span_id for span in trace.roots)}
         whole = [one for one in named if one.span_id in roots] or named
         return self._agreed(named[0].name, [(self._value(one), one.source) for one in whole])
 
@@ -193,7 +244,7 @@ class _Labels:
             first += [value for value in found if number_of(value) is None]
         return next(iter([*first, *found]), None)
 
-    def _missing(self, assessments: Sequence[Assessment]) -> str:
+    def _missing(self, assessments: Collection[Assessment]) -> str:
         wanted = " or ".join(sorted(self._sources))
         label = f"label {self._name!r}" if self._name else "label"
         found = sorted({f"{one.name} ({one.source or 'source unknown'})" for one in assessments})
@@ -210,11 +261,11 @@ class _Labels:
         }
         read.pop(-1, None)
         if not read:
-            raise LeftOutError("no_label", "has a label without a value")
+            raise LeftOutError("has a label without a value", "no_label")
         if len(read) > 1 and None not in read:
             raise LeftOutError(
-                "contradictory_labels",
                 f"has {len(said)} labels that contradict each other; keep the right one",
+                "contradictory_labels",
             )
         # one that is not understood refuses the import
         value = read.get(None, next(iter(read.values())))

@@ -1,31 +1,95 @@
-"""What was said and done in a trace, put together from its spans."""
+"""A trace as a tree of spans, and what was said and done in it."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
+from certify_assets.corpora.formats.base import Reading
 from certify_assets.corpora.formats.messages import Message
-from certify_assets.corpora.formats.spans import Span, SpanTree
-from certify_assets.corpora.formats.texts import parsed
+from certify_assets.corpora.formats.records import Record, parsed
+from certify_assets.corpora.formats.spans import Assessment, Span
 
+#: the kind of spans that judge the run: no judge may read them
+JUDGING = "evaluator"
 # what frameworks do between models and tools, whose inputs and outputs repeat those
-_PLUMBING = frozenset({"chain", "prompt", "parser", "embedding"})
+_PLUMBING = frozenset({"llm", "chain", "prompt", "parser", "embedding"})
 # characters from which on a text within another is hardly there by chance
 _TELLING = 20
 _MARKS = re.compile(r"[\"'\\\s]+")
+_DEEPEST = 6
 
 
-def transcript(tree: SpanTree) -> tuple[Message, ...]:
+class Trace:
+    """The spans of a trace below their parents, siblings by time, and what was said of it.
+
+    A span whose parent is missing is below the root, where there is one, and else a root itself.
+    Spans that judge the run, and what is below them, are left out.
+    """
+
+    def __init__(
+        self,
+        spans: Sequence[Span],
+        assessments: Sequence[Assessment],
+        about: Record,
+        reading: Reading,
+    ) -> None:
+        self.assessments = assessments
+        known: dict[str, Span] = {}
+        for span in sorted(spans, key=lambda span: span.start):
+            known.setdefault(span.span_id, span)
+        first = next(iter(known.values()))
+        self.trace_id, self.origin = first.trace_id, first.origin
+        roots = [span.span_id for span in known.values() if not span.parent_id]
+        below: dict[str, list[Span]] = {}
+        for span in known.values():
+            if span.parent_id and span.parent_id not in known:
+                reading.notes["spans whose parent is not in the trace"] += 1
+                span = replace(span, parent_id=roots[0] if len(roots) == 1 else "")
+            if span.kind != JUDGING:
+                below.setdefault(span.parent_id, []).append(span)
+        self.roots = below.get("", [])
+        #: the spans depth first, each once when it begins (True) and when it ends
+        self.visits: list[tuple[Span, bool]] = []
+        # no recursion: traces may be nested deeper than Python allows
+        waiting = [(span, True) for span in reversed(self.roots)]
+        while waiting:
+            span, begins = waiting.pop()
+            self.visits.append((span, begins))
+            if begins:
+                waiting.append((span, False))
+                waiting += [(child, True) for child in reversed(below.get(span.span_id, ()))]
+        #: attributes of the roots and of the trace, and of all spans
+        self.whole = _flat(*(span.attributes for span in self.roots), about)
+        self.inner = _flat(*(span.attributes for span, begins in self.visits if begins))
+
+
+def _flat(*levels: Record, depth: int = 0) -> Record:
+    """Put attributes together, the first of a name; objects, or JSON of them, under their paths."""
+    found: Record = {}
+    for attributes in levels:
+        held = {name: parsed(value) for name, value in attributes.items()}
+        for name, value in attributes.items():
+            if value not in (None, ""):
+                found.setdefault(name, value)
+        for name, value in held.items():
+            if isinstance(value, dict) and depth < _DEEPEST:
+                for key, item in _flat(value, depth=depth + 1).items():
+                    found.setdefault(f"{name}.{key}", item)
+    return found
+
+
+def transcript(trace: Trace) -> list[Message]:
     """Return what was said and done, each message once, in the order of time.
 
     Every call of a model repeats the conversation before it, and what a tool gave comes back in the
     next call; a span that only wraps others shows nothing of its own.
     """
-    return tuple(_Transcript(tree).messages)
+    return _Transcript(trace).messages
 
 
 class _Key(NamedTuple):
@@ -42,43 +106,42 @@ class _Key(NamedTuple):
 
 
 class _Transcript:
-    def __init__(self, tree: SpanTree) -> None:
+    def __init__(self, trace: Trace) -> None:
         self.messages: list[Message] = []
         self._keys: dict[Message, _Key] = {}
         self._present: Counter[_Key] = Counter()
         # what models and tools gave and no later call has repeated yet
         self._unquoted: list[tuple[_Key, str]] = []
         self._errors: set[str] = set()
-        self._speaking = _innermost_models(tree)
+        self._speaking = _innermost_models(trace)
         # spans that show something or hold one that does
         self._shown: set[str] = set()
-        for span, entering in tree.visits():
-            if entering:
+        for span, begins in trace.visits:
+            if begins:
                 self._begin(span)
             else:
                 self._end(span)
 
     def _begin(self, span: Span) -> None:
-        if span.span_id in self._speaking:
-            self._asked(span.asked)
-        elif span.kind == "tool":
+        is_only_root = not span.parent_id and not self._speaking
+        if span.kind == "tool":
             self._call(span)
-        elif not span.parent_id and not self._speaking:
+        elif span.span_id in self._speaking or is_only_root:
             self._asked(span.asked)
 
     def _end(self, span: Span) -> None:
-        shows = span.span_id in self._speaking or span.kind == "tool"
-        shown = shows or span.span_id in self._shown
-        if not (shown or span.kind in ("llm", *_PLUMBING)) and span.parent_id:
+        speaks = span.span_id in self._speaking
+        shows = speaks or span.kind == "tool"
+        inside = span.span_id in self._shown
+        if not shows and not inside and span.parent_id and span.kind not in _PLUMBING:
             # a retriever, say: what it was asked is an action, what it gave an observation
-            shows = shown = bool(span.asked or span.answered)
+            shows = bool(span.asked or span.answered)
             if shows:
                 self._call(span)
         if shows:
-            role = "assistant" if span.span_id in self._speaking else "tool"
+            role, name = ("assistant", "") if speaks else ("tool", span.name)
             for message in span.answered:
-                tool = message.tool or (span.name if role == "tool" else "")
-                self._say(message._replace(role=role, tool=tool))
+                self._say(message._replace(role=role, tool=message.tool or name))
         elif not span.parent_id:
             # the answer of an agent is that of its model, or the whole conversation with its end
             self._asked(span.answered)
@@ -86,7 +149,7 @@ class _Transcript:
             self._errors.add(span.error)
             if not any(span.error in message.text for message in self.messages[-1:]):
                 self._say(Message("tool", f"error: {span.error}", (), span.name))
-        if shown:
+        if shows or inside:
             self._shown.add(span.parent_id)
 
     def _call(self, span: Span) -> None:
@@ -135,17 +198,15 @@ class _Transcript:
         return False
 
 
-def _innermost_models(tree: SpanTree) -> set[str]:
+def _innermost_models(trace: Trace) -> set[str]:
     """Return the calls of models with messages, but for those that wrap another such call."""
     found: set[str] = set()
     holding: set[str] = set()
-    for span, entering in tree.visits():
-        if entering:
-            continue
+    for span, begins in trace.visits:
         speaks = span.kind == "llm" and bool(span.asked or span.answered)
-        if speaks and span.span_id not in holding:
-            found.add(span.span_id)
-        if speaks or span.span_id in holding:
+        if not begins and (speaks or span.span_id in holding):
+            if span.span_id not in holding:
+                found.add(span.span_id)
             holding.add(span.parent_id)
     return found
 
@@ -157,5 +218,5 @@ def _bare_call(call: str) -> str:
 
 def _canonical(text: str) -> str:
     """Return JSON with its keys in order, and other text as it is."""
-    value = parsed(text)
+    value: Any = parsed(text)
     return text if value is text else str(json.dumps(value, sort_keys=True))

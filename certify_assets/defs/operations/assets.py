@@ -28,13 +28,13 @@ from certify_assets.defs.setup import judges
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations import batches, history
+from certify_assets.operations import batch_drawing, deciding, history, receiving
 from certify_assets.operations.automatic import deploy_by_policy
 from certify_assets.operations.batch_audit import STATES
 from certify_assets.operations.batch_drawing import waiting_runs
-from certify_assets.operations.batch_record import BatchRecord, batch_names
-from certify_assets.operations.decision_tables import decisions_of, load_decisions
-from certify_assets.operations.decisions import summarize
+from certify_assets.operations.batches import BatchRecord, batch_names
+from certify_assets.operations.deciding import summarize
+from certify_assets.operations.decisions import decisions_of, load_decisions
 from certify_assets.operations.deployment import (
     deployed_spending,
     load_deployment,
@@ -110,7 +110,7 @@ def incoming_runs(step: AssetStep) -> Made:
     files twice are one batch.
     """
     corpus = step.corpus
-    received = batches.receive(corpus)
+    received = receiving.receive(corpus)
     names = ("runs", "new", "changed", "known", "files")
     counts = {name: getattr(received, name) for name in names}
     metadata = {
@@ -134,7 +134,7 @@ def decisions(step: AssetStep) -> Made:
     monitor are not valid, everything goes to review, and this page says why.
     """
     corpus = step.corpus
-    records = batches.decide_ready(corpus, report=step.report)
+    records = deciding.decide_ready(corpus, report=step.report)
     counts, said = summarize(records)
     names = batch_names(corpus)
     decided = [BatchRecord.load(corpus, name) for name in names]
@@ -198,7 +198,7 @@ def batch_certificates(step: AssetStep) -> Made:
     These are runs of new agents or known tasks. Once the labels of their draw settle it, such a
     batch is certified or goes to reviewers. Until then it is provisional.
     """
-    audits, faults = batches.close_batches(step.corpus)
+    audits, faults = batch_drawing.close_batches(step.corpus)
     if faults:
         raise IntegrityError(" ".join(faults))
     waiting = [item.sentence() for item in waiting_runs(step.corpus)]

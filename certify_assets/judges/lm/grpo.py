@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,13 @@ import numpy as np
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.lm.adapters import adapter_weights, head_logits, inner_model
-from certify_assets.judges.lm.language_model import Encoded, Hardware, LanguageModel, VerdictTokens
+from certify_assets.judges.lm.language_model import (
+    Encoded,
+    Hardware,
+    LanguageModel,
+    VerdictTokens,
+    uncompiled,
+)
 from certify_assets.judges.lm.reward import Arm, completion_reward
 from certify_assets.judges.lm.training import Progress, ResumableTrainer, arguments, run, session
 
@@ -99,7 +105,8 @@ class GrpoRun:
         make = sampled_trainer if self.config.sampled else exact_trainer
         at = self.config.evaluate_at
         sha256, model = self.sha256, self.language.model
-        with session(model):
+        # with samples texts grow by a token at a time: no two calls of a layer are alike
+        with session(model), uncompiled() if self.config.sampled else nullcontext():
             trainer = make(self, folder)
             log = run(trainer, sha256, progress=progress, evaluate_at=at, evaluate=evaluate)
         model.eval()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from certify_assets.errors import CertifyError, InputError, quoted
 
 # seconds that a hub has for its first answer
 _PATIENCE = 10.0
+# weights from which compiled layers soon save more time than compiling takes
+_LARGE = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,24 @@ class Files:
             )
             model, loaded = found
             _require_loaded(self.source, model.to(on.device).eval(), loaded)
+        compile_layers(model, on)
         return model
+
+
+def compile_layers(model: Any, on: Hardware) -> None:
+    """Let the layers of a large model on CUDA be compiled when they are first called."""
+    if on.accelerated and model.num_parameters() >= _LARGE:
+        for layer in getattr(model.get_decoder(), "layers", ()):
+            # prompts have many lengths
+            layer.compile(dynamic=True)
+
+
+def uncompiled() -> AbstractContextManager[Any]:
+    """Run layers as they are written, in the block, whether or not they are compiled."""
+    import torch
+
+    eager: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return eager
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import Scores
 from certify_assets.judges.lm.adapters import inner_model
-from certify_assets.judges.lm.language_model import Encoded, Hardware, LanguageModel
+from certify_assets.judges.lm.language_model import Encoded, Hardware, LanguageModel, uncompiled
 from certify_assets.processes import own_cores
 
 # what some architectures do to the logits after the head; reading the head alone would leave it out
@@ -191,7 +191,9 @@ def _mapped(
     """Give what reads batches: one after the other on a device, many at once on a CPU."""
     reader = VerdictReader.of(judge)
     if reader.hardware.accelerated:
-        yield partial(map, reader.read_within_memory)
+        # other engines are compared with layers as they are written
+        with uncompiled() if config.is_reference else nullcontext():
+            yield partial(map, reader.read_within_memory)
         return
     # the number of threads of a matrix product may change its last bits: one thread each
     with ThreadPoolExecutor(config.workers or own_cores(), initializer=_one_thread) as pool:

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import json
-import re
 from base64 import b64decode
+from collections.abc import Iterator
 from typing import Any
 
-from certify_assets.corpora.formats.base import Drafts, Origin, Reading, corpus_format, records
+from certify_assets.corpora.formats.base import Reading
 from certify_assets.corpora.formats.files import FileSet, SourceFile
 from certify_assets.corpora.formats.records import (
-    HEAD,
     JSON,
     PARQUET,
     Record,
-    begins_json,
+    begins,
     has_fields,
+    inside,
+    mapping,
+    objects,
+    parsed,
+    text_of,
 )
-from certify_assets.corpora.formats.span_names import SpanEvent, span_of
-from certify_assets.corpora.formats.spans import Assessment, Span, Traces, nanoseconds
-from certify_assets.corpora.formats.texts import inside, mapping, objects, parsed, text_of
-from certify_assets.corpora.formats.traces import TRACE_OPTIONS, drafts_of_traces
+from certify_assets.corpora.formats.spans import Assessment, SpanEvent, span_of
+from certify_assets.corpora.formats.traces import Said, trace_format
 
 # of a trace, or of a row of a table; in a table the trace is JSON within JSON
-_MARK = re.compile(rb'\\?"(?:trace_location|trace_metadata|request_metadata)\\?"\s*:')
+_MARK = rb'\\?"(?:trace_location|trace_metadata|request_metadata)\\?"\s*:'
 _TABLES = tuple(("trace_id", "trace_metadata", name) for name in ("trace", "spans"))
 _ABOUT = ("tags", "trace_metadata", "request_metadata")
 _CONTENT_ATTRIBUTES = ("mlflow.spanInputs", "mlflow.spanOutputs")
@@ -34,39 +36,47 @@ _BASE64_ID = 12
 def _fits(file: SourceFile) -> bool:
     if file.suffix in PARQUET:
         return has_fields(file, *_TABLES)
-    head = file.head(HEAD)
-    return begins_json(head) and bool(_MARK.search(head))
+    return begins(file, b"{[", _MARK)
 
 
-@corpus_format(
+@trace_format(
+    "human",
     title="MLflow traces with assessments (JSON of traces, tables of search_traces, a server)",
     suffixes=(*JSON, *PARQUET),
     fits=_fits,
-    options=TRACE_OPTIONS,
     label_source="assessments of the traces, by default those of people",
 )
-def mlflow(files: FileSet, reading: Reading) -> Drafts:
+def mlflow(files: FileSet, reading: Reading) -> Said:
     """Read traces with their spans and assessments."""
-    traces = Traces()
-    for origin, record in records(files, reading, _is_trace):
+    for origin, record in reading.records(files, _is_trace):
         info, spans = _trace(record)
         trace_id = text_of(info.get("trace_id") or info.get("request_id"))
         if not trace_id:
-            said = "cannot be used: it is a trace without trace_id."
-            reading.drop("unreadable_record", f"{origin} {said}")
-        elif not spans:
-            reading.drop(
-                "no_trajectory",
-                f"{origin} trace {trace_id} has no spans; export traces with include_spans=True.",
+            reading.unusable(origin, "it is a trace without trace_id")
+            continue
+        if not spans:
+            said = f"trace {trace_id} has no spans; export traces with include_spans=True."
+            reading.drop("no_trajectory", f"{origin} {said}")
+            continue
+        for place in _ABOUT:
+            yield span_of({}, mapping(info.get(place)), origin, trace_id=trace_id)
+        for span in spans:
+            events = [
+                SpanEvent(text_of(event.get("name")), mapping(event.get("attributes")))
+                for event in objects(span.get("events"))
+            ]
+            above = span.get("parent_span_id") or span.get("parent_id")
+            yield span_of(
+                span,
+                _decoded(mapping(span.get("attributes"))),
+                origin,
+                events,
+                trace_id=trace_id,
+                span_id=_span_id(span.get("span_id") or inside(span, "context", "span_id")),
+                parent_span_id=_span_id(above),
             )
-        else:
-            for span in spans:
-                traces.add(_span(span, trace_id, origin))
-            for place in _ABOUT:
-                traces.describe(trace_id, mapping(info.get(place)))
-            for found in objects(parsed(info.get("assessments"))):
-                _assess(found, trace_id, traces, reading)
-    yield from drafts_of_traces(traces, reading, "human")
+        for found in objects(parsed(info.get("assessments"))):
+            yield from _assessments(found, trace_id, reading)
 
 
 def _is_trace(record: Record) -> bool:
@@ -84,27 +94,6 @@ def _trace(record: Record) -> tuple[Record, list[Record]]:
         if isinstance(row.get(name), list):
             row[name] = dict(pair for pair in row[name] if isinstance(pair, tuple))
     return row, objects(row.get("spans"))
-
-
-def _span(record: Record, trace_id: str, origin: Origin) -> Span:
-    status = record.get("status") or record.get("status_code")
-    known = status if isinstance(status, dict) else {"code": status}
-    failed = str(known.get("code")).upper().endswith("ERROR")
-    said = known.get("message") or record.get("status_message") or True
-    return span_of(
-        text_of(record.get("name")),
-        _decoded(mapping(record.get("attributes"))),
-        [
-            SpanEvent(text_of(event.get("name")), mapping(event.get("attributes")))
-            for event in objects(record.get("events"))
-        ],
-        error=said if failed else None,
-        trace_id=trace_id,
-        span_id=_span_id(record.get("span_id") or inside(record, "context", "span_id")),
-        parent_id=_span_id(record.get("parent_span_id") or record.get("parent_id")),
-        start=nanoseconds(record.get("start_time_unix_nano") or record.get("start_time")),
-        origin=origin,
-    )
 
 
 def _span_id(value: Any) -> str:
@@ -130,7 +119,7 @@ def _decoded(attributes: Record) -> Record:
     return found
 
 
-def _assess(record: Record, trace_id: str, traces: Traces, reading: Reading) -> None:
+def _assessments(record: Record, trace_id: str, reading: Reading) -> Iterator[Assessment]:
     kind = text_of(inside(record, "source", "source_type")).lower()
     feedback = mapping(record.get("feedback"))
     if record.get("valid") is False:
@@ -139,12 +128,10 @@ def _assess(record: Record, trace_id: str, traces: Traces, reading: Reading) -> 
         reading.notes["assessments that ended in an error"] += 1
     # what was expected is no judgement of the run
     elif feedback:
-        traces.assess(
-            Assessment(
-                trace_id=trace_id,
-                span_id=text_of(record.get("span_id")),
-                name=text_of(record.get("assessment_name") or record.get("name")),
-                values=(feedback.get("value"),),
-                source="llm_judge" if kind == "ai_judge" else kind,
-            )
+        yield Assessment(
+            trace_id=trace_id,
+            span_id=text_of(record.get("span_id")),
+            name=text_of(record.get("assessment_name") or record.get("name")),
+            values=(feedback.get("value"),),
+            source="llm_judge" if kind == "ai_judge" else kind,
         )
