@@ -1,5 +1,6 @@
 """Looking after a data root: unused objects, backups, and copies of different ages."""
 
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -30,6 +31,12 @@ def test_only_what_nothing_names_is_removed(store: Store) -> None:
     assert collect(store).objects == 0 and store.objects.has(loose)
     assert collect(store, older_days=-1) == (1, 21)
     assert not store.objects.has(loose) and store.read_json(A) == 1
+    again = store.objects.path(store.objects.put(b"stored again"))
+    for content in (b"stored again", b"cut off"):
+        again.write_bytes(content)
+        os.utime(again, (0, 0))
+        store.objects.put(b"stored again")
+        assert collect(store).objects == 0 and again.read_bytes() == b"stored again"
 
 
 def test_earlier_versions_go_with_a_reason_and_the_ledger_still_holds(store: Store) -> None:
@@ -158,6 +165,8 @@ def test_a_backup_is_mended_by_the_next_and_files_of_others_stop_neither(tmp_pat
     store.folder.write(sample, b"score\n")
     for place in (store.folder.path("monitoring/c"), store.folder.path("objects")):
         (place / ".DS_Store").touch()
+    assert store.folder.names("monitoring/c") == ["lexical"]
+    store.folder.path("monitoring/c/gone").symlink_to(tmp_path / "nowhere")
     back_up(store, str(copy))
     (copy / "objects" / name[:2] / name).write_text("altered", "utf-8")
     (copy / "objects" / name[:2] / ".certify.killed.part").touch()
@@ -237,5 +246,7 @@ def test_a_backup_made_while_others_write_is_whole(
     assert other.exists(A) and other.folder.read("judges.yaml") == b"judges: []\n"
     with pytest.raises(InputError, match="is in use"):
         restore(other, str(tmp_path / "copy"))
+    with pytest.raises(InputError, match="holds nothing to back up"):
+        back_up(Store(str(tmp_path / "empty")), str(tmp_path / "copy"))
     with pytest.raises(InputError, match="is no backup"):
         restore(Store(str(tmp_path / "empty")), str(tmp_path))
