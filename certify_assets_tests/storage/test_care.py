@@ -170,6 +170,7 @@ def test_a_backup_is_mended_by_the_next_and_files_of_others_stop_neither(tmp_pat
     back_up(store, str(copy))
     (copy / "objects" / name[:2] / name).write_text("altered", "utf-8")
     (copy / "objects" / name[:2] / ".certify.killed.part").touch()
+    (copy / "certify.db.part").write_bytes(b"half of a copy that was killed" * 100)
     assert back_up(store, str(copy)) == 1
     other = Store(str(tmp_path / "restored"))
     restore(other, str(copy))
@@ -246,7 +247,10 @@ def test_a_backup_made_while_others_write_is_whole(
     assert other.exists(A) and other.folder.read("judges.yaml") == b"judges: []\n"
     with pytest.raises(InputError, match="is in use"):
         restore(other, str(tmp_path / "copy"))
-    with pytest.raises(InputError, match="holds nothing to back up"):
-        back_up(Store(str(tmp_path / "empty")), str(tmp_path / "copy"))
     with pytest.raises(InputError, match="is no backup"):
         restore(Store(str(tmp_path / "empty")), str(tmp_path))
+    (tmp_path / ("certify.dump" if store.database.is_sqlite else "certify.db")).touch()
+    with pytest.raises(InputError, match="is a backup of"):
+        restore(Store(str(tmp_path / "empty")), str(tmp_path))
+    with pytest.raises(InputError, match="holds nothing to back up"):
+        back_up(new_store("empty"), str(tmp_path / "copy"))

@@ -186,6 +186,7 @@ def test_a_pinned_view_sees_what_is_pinned_and_cannot_change_it(store: Store) ->
 
     assert names(view) == ["a.json", "other.json"] and names(pinned) == ["a.json"]
     assert pinned.read_json(A) == 1 and not pinned.exists("corpora/c/other.json")
+    assert view.pinned({}, ["corpora/c"]).names("corpora") == []
     with pytest.raises(ValueError, match="is pinned"):
         pinned.write_json(A, 3)
 
