@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import IO, Any, Final, TypeVar
+from typing import IO, Any, Final, SupportsFloat, TypeVar
 
 from certify_assets.errors import InputError
 
@@ -32,14 +32,14 @@ def canonical_json(value: Any) -> bytes:
     return text.encode("utf-8") + b"\n"
 
 
-def significant(value: float) -> float:
+def significant(value: SupportsFloat) -> float:
     """Round to ten significant digits, so that derived numbers agree between machines."""
-    return float(f"{value:.{_DIGITS}g}")
+    return float(f"{float(value):.{_DIGITS}g}")
 
 
-def shortest(value: float) -> str:
+def shortest(value: SupportsFloat) -> str:
     """Write a number with at most six significant digits, and no more than it has."""
-    return f"{value:.6g}"
+    return f"{float(value):.6g}"
 
 
 def rounded(value: Any) -> Any:

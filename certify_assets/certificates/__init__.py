@@ -11,10 +11,6 @@ from certify_assets.certificates.audit import (
     resample_audit,
     threshold_curve,
 )
-from certify_assets.certificates.auroc import auroc
-from certify_assets.certificates.batch import Batch, BatchPlan
-from certify_assets.certificates.batch_draw import BatchCertificate
-from certify_assets.certificates.batch_planning import History, plan_batch
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.certifier import (
     Certifier,
@@ -23,18 +19,12 @@ from certify_assets.certificates.certifier import (
     procedure_settings,
 )
 from certify_assets.certificates.clustering import n_min
-from certify_assets.certificates.counts import TaskCounts, count_tasks
 from certify_assets.certificates.diagnosis import Diagnosis, diagnose
 from certify_assets.certificates.evaluation import Evaluation, evaluate
-from certify_assets.certificates.gates import GateResult, table_gates
+from certify_assets.certificates.gates import table_gates
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.monitor import Monitoring, monitor_certificate
-from certify_assets.certificates.planning import (
-    CorpusFacts,
-    SamplePlan,
-    corpus_facts,
-    plan_sample_size,
-)
+from certify_assets.certificates.planning import CorpusFacts, corpus_facts, plan_sample_size
 from certify_assets.certificates.procedures import EVERY_PROCEDURE, PROCEDURES, confidence_words
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet, Sides, decide, joint_confidence
@@ -43,9 +33,6 @@ from certify_assets.certificates.verification import NOT_VOUCHED, settings_of, v
 __all__ = [
     "AgentError",
     "Audit",
-    "Batch",
-    "BatchCertificate",
-    "BatchPlan",
     "Certificate",
     "CertificateSet",
     "Certifier",
@@ -53,24 +40,18 @@ __all__ = [
     "Diagnosis",
     "EVERY_PROCEDURE",
     "Evaluation",
-    "GateResult",
-    "History",
     "Monitoring",
     "NOT_VOUCHED",
     "Observations",
     "PROCEDURES",
-    "SamplePlan",
     "Settings",
     "Sides",
-    "TaskCounts",
     "ThresholdCurve",
     "audit_certificate",
-    "auroc",
     "certify",
     "certify_sides",
     "confidence_words",
     "corpus_facts",
-    "count_tasks",
     "decide",
     "diagnose",
     "evaluate",
@@ -81,7 +62,6 @@ __all__ = [
     "monitor_certificate",
     "n_min",
     "observe",
-    "plan_batch",
     "plan_sample_size",
     "procedure_settings",
     "resample_audit",

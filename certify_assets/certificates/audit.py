@@ -382,9 +382,8 @@ def resample_audit(
     # another word than "exact" is refused by the settings, like any draws that are no number
     number: Any = 1 if draws == "exact" else draws
     settings = Settings(side=side, alpha=alpha, delta=delta, seed=seed, draws=number)
-    if not isinstance(threshold, float | int) or isinstance(threshold, bool):
-        raise InputError(f"threshold is {quoted(threshold)}; give a finite score.")
-    if not -sys.float_info.max <= threshold <= sys.float_info.max:
+    known = isinstance(threshold, float | int) and not isinstance(threshold, bool)
+    if not (known and -sys.float_info.max <= threshold <= sys.float_info.max):
         raise InputError(f"threshold is {quoted(threshold)}; give a finite score.")
     counts = count_at(observe(scores, outcomes, tasks), side, np.array([float(threshold)]))
     exceedance, passed, note = 0.0, None, _BY_CONSTRUCTION

@@ -97,13 +97,13 @@ class Certifier(Evidence):
             certified=found is not None,
             threshold=evaluation.threshold,
             coverage=significant(evaluation.chosen_coverage),
-            selective_error=None if found is None else significant(float(found.selective_error[0])),
-            tail=None if place is None else significant(float(evaluation.tails[place])),
+            selective_error=None if found is None else significant(found.selective_error[0]),
+            tail=None if place is None else significant(evaluation.tails[place]),
             level=significant(evaluation.test.level),
             covered_trajectories=0 if found is None else int(found.covered_trajectories[0]),
             covered_tasks=0 if found is None else int(found.covered_tasks[0]),
             errors=0 if found is None else int(found.error_totals[0]),
-            effective_tasks=0.0 if found is None else significant(float(found.effective_tasks[0])),
+            effective_tasks=0.0 if found is None else significant(found.effective_tasks[0]),
             trajectories=clusters.trajectories,
             tasks=clusters.tasks,
             success_rate=significant(clusters.success_rate),
@@ -365,7 +365,7 @@ def _assumptions(given: Evidence, evaluation: Evaluation, settings: Settings) ->
         yield (
             f"Multiplicity: fixed sequence. The pilot table ({plan.tasks} tasks, "
             f"{plan.sha256[:12]}) fixed the thresholds, the start "
-            f"{shortest(float(plan.thresholds[plan.start]))} and the bet there, "
+            f"{shortest(plan.thresholds[plan.start])} and the bet there, "
             f"{plan.bets[plan.start]:.3g} of the wealth; from there thresholds are "
             "tested one after the other, each at the whole level, until one fails."
         )
@@ -432,7 +432,7 @@ def _statement(given: Evidence, evaluation: Evaluation, settings: Settings) -> s
     # of unequal numbers a task, drawn runs are neither a sample of runs nor of tasks
     drawn = "drawn " if sample is not None and counts.trajectories > counts.tasks else ""
     lead = (
-        f"{side} at score {sign} {shortest(float(counts.thresholds[place]))}: "
+        f"{side} at score {sign} {shortest(counts.thresholds[place])}: "
         f"{100 * float(counts.coverage[place]):.1f} % of {drawn}runs"
     )
     if settings.method.by_rows:

@@ -212,7 +212,7 @@ def _of_the_ends(rows: Observations) -> _Found:
         remedy = "Score by the log-odds, which do not saturate."
     else:
         return
-    value = shortest(float(ordered[0]))
+    value = shortest(ordered[0])
     yield "saturated_scores", {"end": end, "value": value, "remedy": remedy}
 
 

@@ -318,7 +318,7 @@ def check_others(name: str, others: OrderedRows, table: OrderedRows) -> None:
 def score_range(scores: Floats) -> ScoreRange:
     """Return the range of scores that are sorted, none of them missing."""
     places = [round(level * (scores.size - 1)) for level in (0.0, *LEVELS, 1.0)]
-    low, *quantiles, high = (significant(float(scores[place])) for place in places)
+    low, *quantiles, high = (significant(scores[place]) for place in places)
     return {"low": low, "high": high, "quantiles": quantiles}
 
 

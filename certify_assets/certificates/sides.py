@@ -18,11 +18,11 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certify_assets.arrays import Floats
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import SIDES, covers
 from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.evidence import Evidence
+from certify_assets.certificates.inputs import checked_scores
 from certify_assets.certificates.procedures import AVERAGE, confidence_words
 from certify_assets.certificates.settings import BONFERRONI, Settings
 from certify_assets.documents import JsonObject
@@ -106,25 +106,25 @@ class Sides:
     @property
     def overlap(self) -> float:
         """Return the share of scored runs in both regions, which go to reviewers."""
-        return significant(float(self._overlap))
+        return significant(self._overlap)
 
     @property
     def shares(self) -> dict[str, float]:
         """Return the share of scored runs rejected, released and left to reviewers."""
         found = dict.fromkeys(SIDES, 0.0)
         for item in self.certified:
-            found[item.side] = significant(float(_covered(item) - self._overlap))
+            found[item.side] = significant(_covered(item) - self._overlap)
         return {**found, "human": self.human}
 
     @property
     def decided(self) -> float:
         """Return the share of scored runs in exactly one region."""
-        return significant(float(self._decided))
+        return significant(self._decided)
 
     @property
     def human(self) -> float:
         """Return the share of scored runs that reviewers decide."""
-        return significant(float(1 - self._decided))
+        return significant(1 - self._decided)
 
     @property
     def _overlap(self) -> Fraction:
@@ -390,7 +390,7 @@ def decide(certificates: Certificate | Sequence[Certificate], scores: ArrayLike)
             f"There are certificates for the sides {', '.join(sides) or 'none'}; give one, or one "
             "for each side."
         )
-    values = _scores(scores)
+    values = checked_scores(scores)
     # a row in one region has its number, a row in both their sum
     codes = np.zeros(values.size, dtype=np.uint8)
     for certificate in given:
@@ -403,18 +403,3 @@ def decide(certificates: Certificate | Sequence[Certificate], scores: ArrayLike)
     return RowDecisions(
         np.array(DECISIONS, dtype="<U7")[codes], np.array(REASONS, dtype="<U15")[codes]
     )
-
-
-def _scores(scores: ArrayLike) -> Floats:
-    try:
-        values = np.array(scores, dtype=np.float64, ndmin=1)
-    except (TypeError, ValueError, OverflowError):
-        raise InputError(
-            "A score is not a number; give the score column that the judge wrote."
-        ) from None
-    if values.ndim != 1 or np.isinf(values).any():
-        raise InputError(
-            "A score is infinite or not one a row; give one finite score a row, and NaN where "
-            "there is none."
-        )
-    return values

@@ -11,16 +11,15 @@ from typing import Any, Final
 import click
 import numpy as np
 
-from certify_assets.certificates import (
-    EVERY_PROCEDURE,
-    Batch,
+from certify_assets.certificates import EVERY_PROCEDURE, Certificate
+from certify_assets.certificates.batch import Batch, BatchPlan
+from certify_assets.certificates.batch_draw import (
     BatchCertificate,
-    BatchPlan,
-    Certificate,
-    History,
-    plan_batch,
+    BatchDraw,
+    SideDraw,
+    certificate_sentence,
 )
-from certify_assets.certificates.batch_draw import BatchDraw, SideDraw, certificate_sentence
+from certify_assets.certificates.batch_planning import History, plan_batch
 from certify_assets.cli.batch_files import (
     draw_rows,
     labels_of,

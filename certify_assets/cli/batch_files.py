@@ -16,7 +16,6 @@ from certify_assets.cli.reading import remedies, say_read_as
 from certify_assets.documents import CLOSED, Count, Document, Sha256
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_json_atomic
-from certify_assets.names import shared_names
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.score_table import read_labels
 from certify_assets.tables.settings import ReadingOptions
@@ -86,15 +85,11 @@ def read_draw(path: Path) -> tuple[int, list[tuple[str, ...]]]:
 
 def require_drawn(path: Path, rows: list[tuple[str, ...]], draw: BatchDraw, scores: Path) -> None:
     """Refuse a draw file that is not the beginning of a draw."""
-    if {row[4] for row in rows} != {draw.batch_sha256}:
-        raise InputError(
-            f"{path} is of another batch or plan than {scores}. Give the files that were drawn "
-            "from, with the same options."
-        )
     expected = [tuple(map(str, row)) for row in draw_rows(draw)]
     if rows != expected[: len(rows)]:
         raise InputError(
-            f"{path} is not what the seed draws: the file was edited. Give it as it was written."
+            f"{path} was edited, or is of another batch or plan than {scores}. Give it as it was "
+            "written, with the table and the options that it was drawn with."
         )
 
 
@@ -149,13 +144,8 @@ def labels_of(
                 "row. Settle which one holds."
             )
     if strange := sorted(set(found) - allowed):
-        if spelled := shared_names(strange, sorted(allowed)):
-            raise InputError(
-                f"{path} labels {spelled[0][0]!r}, which is {spelled[0][1]!r} in {drawn}. Write it "
-                "as in the draw."
-            )
         raise InputError(
             f"{path} labels {strange[0]!r}, which {drawn} does not have ({len(strange)} such "
-            "labels). Label the runs of the draw, in its order."
+            "labels). Label the runs of the draw, with the ids that they have there."
         )
     return found

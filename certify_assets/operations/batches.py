@@ -70,10 +70,8 @@ class ReceivedBatch(_BatchEvent):
     kind = "received"
     number: int  # of the batch, from 1
     delivery_sha256: str
-    format: str
     paths: tuple[str, ...]
     dropped: Mapping[str, int]  # records that could not be used, by reason
-    examples: Mapping[str, str]
     rows: int  # of the batch
     # of the delivery, which may be of several batches
     runs: int

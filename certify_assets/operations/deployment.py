@@ -28,7 +28,6 @@ from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.spending import Spending, read_spending
 from certify_assets.storage.events import Head, Payload, TypedEvent
 from certify_assets.storage.moment import remembered
-from certify_assets.storage.store import Snapshot
 
 SCHEMA: Final = "certify_assets/deployment/1"
 
@@ -165,11 +164,6 @@ class Deployment:
     def of(cls, corpus: Corpus) -> Deployment:
         """Open the deployment of a corpus; a fault becomes its refusal, never an exception."""
         return _opened(corpus)
-
-    @property
-    def store(self) -> Snapshot:
-        """Data root, as the corpus sees it."""
-        return self.corpus.store
 
     @property
     def judge(self) -> JudgedCorpus | None:

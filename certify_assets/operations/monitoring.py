@@ -236,6 +236,8 @@ def monitor_new_labels(corpus: Corpus) -> None:
     if deployed is None:
         return
     judge = certified_judge(JudgedCorpus(corpus, deployed.judge))
+    if not labels_head(corpus)[0] and not judge.store.folder.names(_folder(judge)):
+        return
     record = _stored(judge)
     read = record and record.operation and record.operation.labels
     if record is None or read != LabelPrefix(*labels_head(corpus)) or not _is_of_now(record, judge):

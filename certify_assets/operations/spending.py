@@ -91,23 +91,16 @@ class Finished(Payload):
     number: int
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A test that was begun, see `Claimed`, and its event."""
+class Claim(Claimed):
+    """A test that was begun, with the place of its event."""
 
-    number: int
-    delta: float
-    inputs_sha256: str
-    judge: str
-    purpose: Purpose
     time: str
     ledger: Head
 
     @classmethod
     def of(cls, corpus: str, entry: TypedEvent[Claimed]) -> Claim:
         """Return the claim that an event makes."""
-        about = entry.content.model_dump(exclude={"objects"})
-        return cls(**about, time=entry.time, ledger=entry.head(corpus))
+        return cls(**dict(entry.content), time=entry.time, ledger=entry.head(corpus))
 
     @property
     def first(self) -> bool:

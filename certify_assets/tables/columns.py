@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,42 +38,46 @@ _LONGEST_MISSING = max(map(len, MISSING_ID))
 # cells that one fault names: of the first why it is one, of the others where they are
 _MOST_CELLS = 6
 
-#: a cell that breaks a rule is refused with its sentence
-Rules = Sequence[tuple[Callable[[Any], bool], str]]
 
-_OF_SCORES: Final[Rules] = (
-    (
-        lambda cell: isinstance(cell, str) and _COMMAS.fullmatch(cell) is not None,
-        ": {value} is not a number in only one way (a thousand or a decimal comma); write it with "
-        "a decimal point and without separators of thousands.",
-    ),
-    (
-        lambda cell: number_of(cell) is None,
-        ": {value} is not a number; give the judge's score as a number, or leave it empty where "
-        "the judge gave none.",
-    ),
-    (
-        lambda cell: math.isinf(number_of(cell) or 0.0),
-        ": the score is infinite; give a finite number, or leave it empty.",
-    ),
-)
-_OF_NAMES: Final[Rules] = (
-    (
-        lambda cell: name_of(cell) is None,
-        ": {value} is no name but a {kind}; give text or a whole number.",
-    ),
-    (
-        lambda cell: _UNWRITABLE.search(name_of(cell) or "") is not None,
-        ": {value} holds a NUL or half a character; correct the text.",
-    ),
-)
-_OF_IDS: Final[Rules] = (
-    *_OF_NAMES,
-    (
-        lambda cell: (name_of(cell) or "").strip().lower() in MISSING_ID,
-        " is empty; every trajectory needs the task that it attempts and its own id.",
-    ),
-)
+class _Fault(NamedTuple):
+    """Why a cell cannot be used, in words that follow its place."""
+
+    sentence: str
+
+
+def _score(cell: Any) -> float | _Fault:
+    """Return a finite score, NaN where there is none."""
+    if isinstance(cell, str) and _COMMAS.fullmatch(cell):
+        return _Fault(
+            ": {value} is not a number in only one way (a thousand or a decimal comma); write it "
+            "with a decimal point and without separators of thousands."
+        )
+    number = number_of(cell)
+    if number is None:
+        return _Fault(
+            ": {value} is not a number; give the judge's score as a number, or leave it empty "
+            "where the judge gave none."
+        )
+    if math.isinf(number):
+        return _Fault(": the score is infinite; give a finite number, or leave it empty.")
+    return number
+
+
+def _name(cell: Any) -> str | _Fault:
+    """Return a name, empty where there is none."""
+    name = name_of(cell)
+    if name is None:
+        return _Fault(": {value} is no name but a {kind}; give text or a whole number.")
+    if _UNWRITABLE.search(name):
+        return _Fault(": {value} holds a NUL or half a character; correct the text.")
+    return name
+
+
+def _id(cell: Any) -> str | _Fault:
+    name = _name(cell)
+    if isinstance(name, str) and name.strip().lower() in MISSING_ID:
+        return _Fault(" is empty; every trajectory needs the task that it attempts and its own id.")
+    return name
 
 
 class ColumnReader:
@@ -113,22 +117,21 @@ class ColumnReader:
             others.append(f"and {len(places) - _MOST_CELLS:,} more")
         self.problems.append(f"{said} The same holds of {', '.join(others)}." if others else said)
 
-    def _obey(
-        self, rules: Rules, column: str, cells: Sequence[Any], written: Sequence[Any]
-    ) -> None:
-        """Refuse the cells that break a rule; show them as they are written."""
-
-        def broken(cell: Any) -> str:
-            return next((said for is_broken, said in rules if is_broken(cell)), "")
-
+    def _read(
+        self, column: str, read: Callable[[Any], Any], cells: Sequence[Any] | None = None
+    ) -> list[Any]:
+        """Read the cells of a column; refuse those with a fault, and return none then."""
+        written = self.table.values(column)
+        found = each(written if cells is None else cells, read)
         places: dict[str, list[int]] = {}
-        for place, sentence in enumerate(each(cells, broken)):
-            if sentence:
-                places.setdefault(sentence, []).append(place)
-        for sentence, found in places.items():
-            value = written[found[0]]
+        for place, value in enumerate(found):
+            if isinstance(value, _Fault):
+                places.setdefault(value.sentence, []).append(place)
+        for sentence, where in places.items():
+            value = written[where[0]]
             said = sentence.format(value=shown(value), kind=type(value).__name__)
-            self.refuse(column, found, said)
+            self.refuse(column, where, said)
+        return [] if places else found
 
     def scores(self, column: str) -> Floats:
         """Return finite numbers, NaN where there is none."""
@@ -143,9 +146,8 @@ class ColumnReader:
         scores = _plain_numbers(self.table.columns[column])
         if scores is None or np.isinf(scores).any():
             cells, notes = _without_signs(written)
-            self._obey(_OF_SCORES, column, cells, written)
             self.notes += notes
-            scores = np.array(each(cells, number_of), dtype=np.float64)
+            scores = np.array(self._read(column, _score, cells), dtype=np.float64)
             scores = scores / 100 if PERCENT_SIGNS in notes else scores
         return scores
 
@@ -170,14 +172,11 @@ class ColumnReader:
 
     def names(self, column: str) -> Objects:
         """Return a name a row, empty ones too."""
-        return self._named(column, _OF_NAMES)[0]
+        return self._named(column, _name)[0]
 
     def ids(self, column: str, *, unique: bool = False) -> Objects:
         """Return a name a row, none of them empty; `unique` refuses one that is used twice."""
-        faults = len(self.problems)
-        labels, distinct = self._named(column, _OF_IDS)
-        if len(self.problems) > faults:
-            return labels
+        labels, distinct = self._named(column, _id)
         if unique and len(distinct) < labels.size:
             self._refuse_repeated(column, labels.tolist())
         elif not unique and self.settings.ids:
@@ -186,14 +185,13 @@ class ColumnReader:
             self._refuse_alike(column, labels.tolist(), pair, unique=unique)
         return labels
 
-    def _named(self, column: str, rules: Rules) -> tuple[Objects, list[str]]:
+    def _named(self, column: str, read: Callable[[Any], Any]) -> tuple[Objects, list[str]]:
         """Return a name a row, and the distinct names."""
         cells = self.table.values(column)
         distinct = list(dict.fromkeys(cells)) if set(map(type, cells)) == {str} else []
         if distinct and _are_names(distinct):
             return self.table.columns[column], distinct
-        self._obey(rules, column, cells, cells)
-        named = [name or "" for name in each(cells, name_of)]
+        named = self._read(column, read)
         return array_of(named), list(dict.fromkeys(named))
 
     def _folded(self, column: str, labels: Objects) -> Objects:

@@ -57,8 +57,6 @@ def read_table(source: Any, wanted: AbstractSet[str]) -> Table:
         return _read_frame(source, wanted)
     if source.is_dir():
         raise InputError(f"{source} is a folder; name a file.")
-    if str(source) == "-":
-        raise InputError("- is not a file, and standard input is not read; name a file.")
     if source.suffix.lower() == ".gz" and source.is_file():
         return _read_packed(source, wanted)
     reader = _READERS.get(source.suffix.lower())
@@ -97,10 +95,11 @@ def _read_packed(packed: Path, wanted: AbstractSet[str]) -> Table:
 
 
 def _read_delimited(path: Path, wanted: AbstractSet[str]) -> Table:
-    text = DelimitedText(path, path.read_bytes(), wanted)
+    data = path.read_bytes()
+    text = DelimitedText(path, data, wanted)
     if text.encoding is None:
         raise InputError(f"{path} is not UTF-8 text; save it as CSV in UTF-8, or as Parquet.")
-    if not text.header and not path.read_bytes().strip():
+    if not text.header and not data.strip():
         raise nothing_in(path)
     stream = text.opened()
     with reading(path, stream):
@@ -123,20 +122,17 @@ def _read_lines(path: Path, wanted: AbstractSet[str]) -> Table:
 
 
 def _record(path: Path, line: int, text: str) -> Any:
+    record, reason = None, ""
     try:
         record = parse_json(text)
     except ValueError as error:
-        raise _no_object(path, line, f" ({first_line(error)})") from None
+        reason = f" ({first_line(error)})"
     if not isinstance(record, dict):
-        raise _no_object(path, line)
+        raise InputError(
+            f"{path}, line {line} is not a JSON object{reason}; write one object a line, with the "
+            "columns as its keys."
+        )
     return record
-
-
-def _no_object(path: Path, line: int, reason: str = "") -> InputError:
-    return InputError(
-        f"{path}, line {line} is not a JSON object{reason}; write one object a line, with the "
-        "columns as its keys."
-    )
 
 
 def _read_json(path: Path, wanted: AbstractSet[str]) -> Table:

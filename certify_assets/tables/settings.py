@@ -160,20 +160,17 @@ def _number(name: str, value: Any) -> float:
     return number
 
 
-def _only(word: str) -> Callable[[str, Any], str]:
-    def read(name: str, value: Any) -> str:
-        if value != word:
-            raise InputError(f"{name}={value} is no setting. Give {name}={word}.")
-        return word
-
-    return read
+def _word(name: str, value: Any) -> str:
+    only = {"unlabelled": "drop", "ids": "fold"}[name]
+    if value != only:
+        raise InputError(f"{name}={value} is no setting. Give {name}={only}.")
+    return only
 
 
 _READERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     **dict.fromkeys(("success", "failure", "no_label"), words_of),
     "threshold": _number,
-    "unlabelled": _only("drop"),
-    "ids": _only("fold"),
+    **dict.fromkeys(("unlabelled", "ids"), _word),
 }
 
 

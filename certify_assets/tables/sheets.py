@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import warnings
 import zipfile
-from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -35,9 +33,17 @@ class Sheet:
 
 def find_sheet(path: Path | str, source: Path | IO[bytes], wanted: AbstractSet[str]) -> Sheet:
     """Return the one sheet of a workbook that has most of the wanted columns."""
-    with _readable(path):
+    try:
         _refuse_large(path, source)
         sheets = _sheets(source, values=True)
+    except (CertifyError, ImportError):
+        raise
+    # a damaged part raises whatever its parser does
+    except Exception as error:
+        raise InputError(
+            f"{path} cannot be read as an Excel workbook ({first_line(error)}); save the sheet as "
+            "CSV."
+        ) from None
     counts = {sheet: len(matched(sheet.header, wanted)) for sheet in sheets if sheet.header}
     best = [sheet for sheet, count in counts.items() if count == max(counts.values())]
     if not best:
@@ -65,20 +71,6 @@ def find_sheet(path: Path | str, source: Path | IO[bytes], wanted: AbstractSet[s
                     "value yet; open the workbook, calculate and save it, or save the sheet as CSV."
                 )
     return sheet
-
-
-@contextmanager
-def _readable(path: Path | str) -> Iterator[None]:
-    try:
-        yield
-    except (CertifyError, ImportError):
-        raise
-    # a damaged part raises whatever its parser does
-    except Exception as error:
-        raise InputError(
-            f"{path} cannot be read as an Excel workbook ({first_line(error)}); save the sheet as "
-            "CSV."
-        ) from None
 
 
 def _refuse_large(path: Path | str, source: Path | IO[bytes]) -> None:

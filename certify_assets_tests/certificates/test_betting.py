@@ -8,13 +8,13 @@ from certify_assets.certificates import (
     Settings,
     audit_certificate,
     certify,
-    count_tasks,
     diagnose,
     evaluate,
     observe,
     verify,
 )
 from certify_assets.certificates.betting import make_plan, payoffs, wealth_tails
+from certify_assets.certificates.counts import count_tasks
 from certify_assets.certificates.populations import Sample
 from certify_assets.errors import InputError
 from certify_assets_tests.populations import fooled, paper_process, paper_truth

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certify_assets.certificates import TaskCounts
 from certify_assets.certificates.bootstrap import (
     ErrorLattice,
     as_fraction,
@@ -18,6 +17,7 @@ from certify_assets.certificates.bootstrap import (
     exact_tail,
     saddlepoint_tails,
 )
+from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.taskboot import exceedances
 from certify_assets_tests.certificates.reference import counts_of, exact_tails
 

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certify_assets.certificates import count_tasks, observe
-from certify_assets.certificates.counts import count_at
+from certify_assets.certificates import observe
+from certify_assets.certificates.counts import count_at, count_tasks
 from certify_assets.errors import InputError
 
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from certify_assets.certificates import (
     Certificate,
     Settings,
-    TaskCounts,
     certify,
     evaluate,
     observe,
@@ -20,6 +19,7 @@ from certify_assets.certificates import (
     verify,
 )
 from certify_assets.certificates.bootstrap import ErrorLattice
+from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.error_icc import icc_upper
 from certify_assets.certificates.path_limits import binomial_tails
 from certify_assets.certificates.pseudo_task import (
