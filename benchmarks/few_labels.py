@@ -23,7 +23,7 @@ from __future__ import annotations
 import argparse
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -69,6 +69,17 @@ BASELINES: Final = (
     DEFAULT,
     "one_run",
 )
+#: draws, as the columns of a table
+COLUMNS: Final = ("one_run", "average", "2", "4", "all")
+#: columns whose plans are judged together
+PLANNED: Final = {
+    "`one_run`": COLUMNS[:1],
+    "`average`": COLUMNS[1:2],
+    "default, 2 runs": COLUMNS[2:3],
+    "default, 4 runs": COLUMNS[3:4],
+    "default, all runs": COLUMNS[4:],
+    "default, together": COLUMNS[2:],
+}
 #: errors of a guess of AUROC and of success rate
 GUESSES: Final = ((0.03, 0.0), (-0.03, 0.0), (0.0, 0.05), (0.0, -0.05))
 #: below this nothing is decided, and a plan that says so is right for nothing
@@ -87,12 +98,12 @@ class Found(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """What the draws of a corpus decide on one side at one budget, by procedure and attempts."""
+    """What the draws of a corpus decide on one side at one budget, by their column."""
 
     corpus: str
     side: str
     alpha: float
-    found: Mapping[tuple[str, int], Found]
+    found: Mapping[str, Found]
 
 
 def share(runs: Runs, threshold: float | None, side: str) -> float:
@@ -148,20 +159,19 @@ def planned(runs: Runs, asked: Settings, attempts: int, guess: tuple[float, floa
 def cells(name: str, runs: Runs, draws: int) -> Iterator[Cell]:
     """Measure and plan every draw of a corpus."""
     several = designs(np.unique(runs.tasks, return_counts=True)[1])
+    draws_of = {"one_run": ("one_run", 1), "average": ("average", 1)}
+    draws_of |= {str(number): (DEFAULT, number) for number in several[:-1]}
+    draws_of["all"] = (DEFAULT, several[-1])
     for alpha in BUDGETS:
         for side in SIDES:
             found = {}
-            for procedure, attempts in (
-                ("one_run", 1),
-                ("average", 1),
-                *((DEFAULT, number) for number in several),
-            ):
+            for column, (procedure, attempts) in draws_of.items():
                 asked = Settings(procedure=procedure, alpha=alpha, side=side)
-                if attempts == several[-1]:
+                if column == "all":
                     made = all_labels(runs, asked)
                 else:
                     made = measured(runs, asked, draws, attempts)
-                found[procedure, attempts] = made._replace(
+                found[column] = made._replace(
                     planned=planned(runs, asked, attempts, (0.0, 0.0)),
                     guessed=tuple(planned(runs, asked, attempts, guess) for guess in GUESSES),
                 )
@@ -182,35 +192,24 @@ def print_corpora(every: Sequence[Cell]) -> None:
     print("| corpus | α | side | one_run | average | default, 2 runs | 4 runs | all |")
     print("|---|---|---|---|---|---|---|---|")
     for cell in every:
-        parts = {"2": "–", "4": "–", "all": "–"}
-        for (procedure, attempts), found in cell.found.items():
-            last = attempts > 1 and (procedure, attempts) == list(cell.found)[-1]
-            key = procedure if attempts == 1 else "all" if last else str(attempts)
-            parts[key] = f"{found.labels:,.0f} → {found.coverage:.3f} ({found.planned:.3f})"
-        columns = ("one_run", "average", "2", "4", "all")
-        row = " | ".join(parts[key] for key in columns)
-        print(f"| {cell.corpus} | {cell.alpha:g} | {cell.side} | {row} |")
+        row = []
+        for column in COLUMNS:
+            one = cell.found.get(column)
+            text = "–" if one is None else f"{one.labels:,.0f} → {one.coverage:.3f}"
+            row.append(text if one is None else f"{text} ({one.planned:.3f})")
+        print(f"| {cell.corpus} | {cell.alpha:g} | {cell.side} | {' | '.join(row)} |")
     print("\n| planned | mean error | bias | with a guess that is off | cells |")
     print("|---|---|---|---|---|")
-    kinds: dict[str, Callable[[str, int, int], bool]] = {
-        "`one_run`": lambda procedure, _, __: procedure == "one_run",
-        "`average`": lambda procedure, _, __: procedure == "average",
-        "default, 2 runs": lambda _, attempts, last: attempts == 2 != last,
-        "default, 4 runs": lambda _, attempts, last: attempts == 4 != last,
-        "default, all runs": lambda _, attempts, last: attempts == last,
-        "default, together": lambda procedure, _, __: procedure == DEFAULT,
-    }
-    for kind, belongs in kinds.items():
+    for kind, columns in PLANNED.items():
         groups: dict[str, list[Found]] = {}
         for cell in every:
-            last = max(attempts for _, attempts in cell.found)
-            groups.setdefault(cell.corpus, []).extend(
-                found
-                for (procedure, attempts), found in cell.found.items()
-                if belongs(procedure, attempts, last)
-                and max(found.coverage, found.planned) > NOTHING
-            )
-        kept = [group for group in groups.values() if group]
+            for column in columns:
+                one = cell.found.get(column)
+                if one is not None and max(one.coverage, one.planned) > NOTHING:
+                    groups.setdefault(cell.corpus, []).append(one)
+        kept = list(groups.values())
+        if not kept:
+            continue
         exact = clustered_mean([[abs(f.planned - f.coverage) for f in group] for group in kept])
         bias = clustered_mean([[f.planned - f.coverage for f in group] for group in kept])
         off = clustered_mean(
@@ -238,7 +237,7 @@ def draw_picture(every: Sequence[Cell], path: Path) -> None:
             if cell.alpha == PICTURE_ALPHA and PICTURED.get(cell.corpus) == cell.side
         ]
         for cell, mark, colour in zip(chosen, marks, colours, strict=False):
-            line = [found for (name, _), found in cell.found.items() if name != "average"]
+            line = [found for column, found in cell.found.items() if column != "average"]
             axes.plot(
                 [found.labels for found in line],
                 [100 * found.coverage for found in line],
@@ -246,7 +245,7 @@ def draw_picture(every: Sequence[Cell], path: Path) -> None:
                 color=colour,
                 label=f"{cell.corpus} ({cell.side})",
             )
-            average = cell.found["average", 1]
+            average = cell.found["average"]
             axes.plot(
                 [average.labels], [100 * average.coverage], mark, color=colour, mfc="white", ls=""
             )
@@ -273,6 +272,8 @@ def print_baselines(name: str, runs: Runs, draws: int) -> None:
             one = procedure == "one_run" or asked.method.one_draw
             made = measured(runs, asked, draws) if one else all_labels(runs, asked)
             row.append(f"{made.coverage:.3f}")
+        whole = Settings(procedure="one_run", alpha=alpha, planned_share=1.0)
+        row.append(f"{measured(runs, whole, draws).coverage:.3f}")
         print(
             f"| {name} | {tasks.size} | {sizes.mean():.3g} | {alpha:g} | {' | '.join(row)} |",
             flush=True,
@@ -293,7 +294,7 @@ def read_runs(names: Sequence[str], data: Path, scores: Path | None) -> Iterator
 def table_rows(path: Path, draws: int) -> None:
     """Print what one run a task of a table decides."""
     table = read_score_table(path)
-    runs = Runs(table.scores, table.labels, table.tasks)
+    runs = Runs(table.scores, table.labels.astype(np.int64), table.tasks.astype(str))
     for alpha in BUDGETS:
         best = all_labels(runs, Settings(alpha=alpha))
         for procedure in ("one_run", "average"):
@@ -327,8 +328,9 @@ def main() -> None:
             draw_picture(every, given.picture)
         return
     if given.baselines:
-        print(f"| corpus | tasks | runs a task | α | {' | '.join(BASELINES)} |")
-        print("|" + "---|" * (4 + len(BASELINES)))
+        columns = (*BASELINES, "one_run, planned_share 1")
+        print(f"| corpus | tasks | runs a task | α | {' | '.join(columns)} |")
+        print("|" + "---|" * (4 + len(columns)))
         for name, runs in read_runs(CORPORA, given.data, given.scores):
             print_baselines(name, runs, given.draws or 200)
         return

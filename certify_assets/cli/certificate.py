@@ -414,33 +414,19 @@ def show(file: Path) -> None:
     for title, rows in (
         ("SHA-256 of the file, of its canonical JSON, and of each certificate", {**hashes, **each}),
         ("Provenance: how the table was read, and what made its scores", first.provenance),
-        ("Table", first.inputs if wants_all() else _outline(first.inputs)),
+        ("Table", dict(first.inputs)),
     ):
-        # whole lines, from which a hash can be copied
-        if rows:
-            blocks += [title, *(f"  {name}: {value}" for name, value in rows.items())]
+        # whole lines, from which a hash can be copied; --verbose has the hashes of the tasks too
+        shown = [name for name in rows if name != "tasks" or wants_all()]
+        blocks += [title, *(f"  {name}: {_copied(rows[name])}" for name in shown)] if shown else []
     items_ = [{**item.to_dict(), "sha256": item.sha256} for item in found.certificates]
     answer({**hashes, "certificates": items_, **found.outline()}, *blocks)
 
 
-def _outline(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is known of a table, with its tasks counted and its scores in words."""
-    shown = dict(inputs)
-    if "rows" in shown:
-        shown["rows"] = f"{shown['rows']:,}"
-    if isinstance(shown.get("tasks"), str):
-        shown["tasks"] = f"{len(shown['tasks'].split()):,} (--verbose has their hashes)"
-    if isinstance(draw := shown.get("sample"), Mapping):
-        counts = (
-            "task" if draw["estimand"] == "tasks" else f"run (no task more than {draw['most']})"
-        )
-        shown["sample"] = (
-            f"{draw['count']:,} runs at most, {draw['attempts']} of a task, by seed {draw['seed']} "
-            f"from the table {draw['sha256']}; every {counts} counts once"
-        )
-    if isinstance(scores := shown.get("scores"), Mapping):
-        shown["scores"] = f"from {scores['low']:.2f} to {scores['high']:.2f}"
-    return shown
+def _copied(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {inner}" for name, inner in value.items())
+    return str(value)
 
 
 def _hashes(given: CertificateFile, found: CertificateSet) -> dict[str, str]:

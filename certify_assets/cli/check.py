@@ -92,7 +92,6 @@ _AUDITED = (
 @pilot_option
 @pool_option
 @_labels_option
-@choice_options
 @column_options
 @answers
 @gated
@@ -102,7 +101,6 @@ def verify(
     pilot: Path | None,
     pool: Path | None,
     labels: Path | None,
-    choice: Choice,
     reading: ReadingOptions,
 ) -> None:
     """Recompute a certificate from its scores and compare every byte.
@@ -111,12 +109,11 @@ def verify(
     other scores. A certificate of betting needs its pilot table. Exit 2 where the file holds no
     certificate, or its pool is not given. The scores cannot show the names and hashes under
     provenance, nor the selection rule; the checks of the data root compare these. In a document of
-    several, each is recomputed, and what it says of them together. --side, --alpha and --procedure
-    choose from it.
+    several, each is recomputed, and what it says of them together.
     """
     given = read_certificate_file(certificate)
     try:
-        document, issued = given.chosen(choice), given.parsed()
+        document, issued = given.whole, given.parsed()
         asked, reading = reading, replace(reading.as_issued(certificate, issued), issued=None)
         try:
             table = read_scores(scores, reading, outcomes=labels is None)
@@ -406,7 +403,7 @@ def report(
         certificates, whole.choose_split(*certified_splits(certificates)), labels, reading
     )
     table = rows.table
-    difference = _difference(given.chosen(choice), rows, given, reading, pilot, pool)
+    difference = _difference(given.whole, rows, given, reading, pilot, pool)
     if difference is not None:
         raise StaleCertificateError(f"{certificate} is not of {scores}: {difference}")
     test = _audit_table(whole, audit_path, reading)

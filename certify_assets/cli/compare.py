@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from certify_assets.cli.options import PATH, store_option
 from certify_assets.cli.output import (
     NOTHING,
-    TextTable,
     answer,
     answers,
     refuse_overwrite,
+    section_blocks,
     write_text,
 )
 
@@ -41,7 +40,11 @@ def compare(corpora: tuple[str, ...], html: Path | None, csv: Path | None, store
     """
     from certify_assets.corpora.config import load_config
     from certify_assets.operations.comparison import compare_corpora
-    from certify_assets.reports.comparison_page import comparison_tables, render_comparison
+    from certify_assets.reports.comparison_page import (
+        comparison_sections,
+        comparison_tables,
+        render_comparison,
+    )
 
     refuse_overwrite({"--html": html, "--csv": csv}, {})
     for name in corpora:
@@ -54,30 +57,6 @@ def compare(corpora: tuple[str, ...], html: Path | None, csv: Path | None, store
         for number, table in enumerate(comparison_tables(document["corpora"])):
             place = csv.with_stem(f"{csv.stem}_{table.name}") if number else csv
             write_text(place, table.csv())
-    answer(document, *_blocks(document), code=0 if document["corpora"] else NOTHING)
-
-
-def _blocks(document: Mapping[str, Any]) -> Iterator[Any]:
-    """Return the tables of each corpus, who is best at what, and what is not there."""
-    from certify_assets.operations.comparison import NOT_SCORED
-    from certify_assets.reports.comparison_page import comparison_tables
-
-    for corpus in document["corpora"]:
-        name = corpus["corpus"]
-        for found in comparison_tables([corpus]):
-            rows = [row[1:] for row in found.rows]
-            yield TextTable(f"{name}: {found.title}", found.columns[1:], rows)
-        for item in corpus["best"]:
-            if item["judge"]:
-                yield f"{name}, {item['what']}: {item['judge']} ({item['value']:.4g})."
-        yield from (f"{name}: {item['message']}" for item in corpus["findings"])
-        unscored = []
-        for item in corpus["missing"]:
-            if item["reason"] == NOT_SCORED:
-                unscored.append(item["judge"])
-            else:
-                yield f"{name}, missing {item['what']} of {item['judge']}: {item['reason']}"
-        if unscored:
-            yield f"Not scored: {', '.join(unscored)}; `certify run {name} --judge NAME`"
-    for item in document["left_out"]:
-        yield f"Left out: {item['corpus']}: {item['reason']}"
+    sections = comparison_sections(document["corpora"], document["left_out"])
+    code = 0 if document["corpora"] else NOTHING
+    answer(document, *section_blocks(sections), code=code)

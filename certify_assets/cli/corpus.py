@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -12,13 +12,13 @@ import click
 
 from certify_assets.cli.options import PATH, parse_literals, store_option
 from certify_assets.cli.output import (
-    FIGURES,
     TextTable,
     answer,
     answers,
     figures,
     present,
     say,
+    section_blocks,
     table,
     write_text,
 )
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.corpus import ImportSummary
     from certify_assets.corpora.profile import CorpusProfile
-    from certify_assets.corpora.report import CorpusReport
     from certify_assets.operations.returned_runs import ReturnedRuns
     from certify_assets.storage.store import Store
 
@@ -335,24 +334,12 @@ def show(name: str, page: Path | None, store: Store) -> None:
     but the profile's own.
     """
     from certify_assets.corpora.report import gather_report
-    from certify_assets.reports.corpus_page import render_corpus
+    from certify_assets.reports.corpus_page import corpus_sections, render_corpus, standing
 
     report = gather_report(Corpus(store, name))
     if page is not None:
         write_text(page, render_corpus(report))
     document = {**report.to_dict(), "page": None if page is None else str(page)}
-    answer(document, *_blocks(report, page))
-
-
-def _blocks(report: CorpusReport, page: Path | None) -> Iterator[Any]:
-    """Return the tables of a corpus's page."""
-    from certify_assets.reports.corpus_page import corpus_sections, standing
-
-    for section in corpus_sections(report):
-        title = f"Corpus {report.config.name}" if section.id == "profile" else section.heading
-        if section.facts:
-            yield TextTable(title, FIGURES, section.facts)
-        for item in section.tables:
-            yield TextTable(item.title, item.columns, item.rows)
     verdict = standing(report)
-    yield from (f"{verdict.heading}.", *verdict.sentences, *([f"Page: {page}"] if page else []))
+    said = (f"{verdict.heading}.", *verdict.sentences, *([f"Page: {page}"] if page else []))
+    answer(document, *section_blocks(corpus_sections(report)), *said)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from certify_assets.cli.options import OPEN_SHARE, SIDE, gathered, given_command
-from certify_assets.cli.reading import Unlabelled, argument_order, read_pool, stored_pool
+from certify_assets.cli.options import OPEN_SHARE, SIDE, gathered
+from certify_assets.cli.reading import Unlabelled, read_pool, stored_pool
 from certify_assets.corpora import CERTIFYING
 from certify_assets.documents import JsonObject
 from certify_assets.errors import ForgedCertificateError, InputError, quoted
@@ -47,17 +47,10 @@ class CertificateFile(NamedTuple):
                 raise ForgedCertificateError(f"{where}{error}") from None
         return found
 
-    def chosen(self, choice: Choice) -> Any:
-        """Return the document of the chosen certificates, as it is verified."""
-        pairs = zip(self.documents, self.parsed(), strict=True)
-        chosen = [document for document, item in pairs if choice.names(item)]
-        if not chosen:
-            raise InputError(
-                f"{self.path} holds no certificate of that side, budget and procedure."
-            )
-        whole = len(chosen) == len(self.documents)
-        # what a document says of all its certificates together
-        return {"certificates": chosen, **(self.outline if whole else {})}
+    @property
+    def whole(self) -> JsonObject:
+        """The document as it is verified: also what it says of all its certificates together."""
+        return {"certificates": self.documents, **self.outline}
 
     def checked(self) -> CertificateSet:
         """Return its certificates as one set; digests and outline must be theirs."""
@@ -82,12 +75,7 @@ def read_certificate_file(path: Path) -> CertificateFile:
     from certify_assets.certificates import Certificate
     from certify_assets.certificates.sides import OUTLINE
 
-    try:
-        document = read_json(path)
-    except InputError as error:
-        if not path.is_file():
-            raise
-        raise InputError(f"{error} It is no certificate{argument_order()}.") from None
+    document = read_json(path)
     several = isinstance(document, dict) and "certificates" in document
     inner = document["certificates"] if several else [document]
     # what has no key of a certificate is another file, and no altered certificate
@@ -100,8 +88,7 @@ def read_certificate_file(path: Path) -> CertificateFile:
         )
     ):
         raise InputError(
-            f"{path} does not hold a certificate; give a file that certify certificate wrote"
-            f"{argument_order()}."
+            f"{path} does not hold a certificate; give a file that certify certificate wrote."
         )
     if not several:
         return CertificateFile(path, inner, {})
@@ -144,13 +131,10 @@ choice_options = gathered(
 def load_certificates(path: Path, choice: Choice | None = None) -> list[Certificate]:
     """Return the chosen certificates of a file, each checked for keys, types and sense."""
     try:
-        given = read_certificate_file(path)
+        held = list(read_certificate_file(path).checked().certificates)
     except ForgedCertificateError as error:
-        raise InputError(str(error)) from None
-    try:
-        held = list(given.checked().certificates)
-    except ForgedCertificateError as error:
-        raise InputError(f"{path}: {error}") from None
+        named = str(error).startswith(str(path))
+        raise InputError(str(error) if named else f"{path}: {error}") from None
     chosen = [item for item in held if (choice or Choice()).names(item)]
     if not chosen:
         raise InputError(
@@ -164,15 +148,9 @@ def one_a_side(path: Path, certificates: list[Certificate]) -> list[Certificate]
     """Return the certificates, refusing two of one side."""
     sides = [item.side for item in certificates]
     if repeated := next((side for side in sides if sides.count(side) > 1), None):
-        several = [item for item in certificates if item.side == repeated]
-        words: list[str] = []
-        for name in ("procedure", "alpha"):
-            if len({getattr(item, name) for item in several}) > 1:
-                words += [f"--{name}", str(getattr(several[0], name))]
-        remedy = f"\n  try: {given_command(*words)}" if words else ""
         raise InputError(
-            f"{path} holds {len(several)} certificates of the {repeated} side; give one a side, "
-            f"chosen by --alpha and --procedure.{remedy}"
+            f"{path} holds {sides.count(repeated)} certificates of the {repeated} side; give one a "
+            f"side, chosen by --alpha and --procedure. It holds {_named(certificates)}."
         )
     return certificates
 

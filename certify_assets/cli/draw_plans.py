@@ -16,6 +16,9 @@ from certify_assets.cli.output import TextTable
 from certify_assets.tables.score_table import ScoreTable
 from certify_assets.words import percent
 
+#: coverage by which another plan of limits has to be better
+_WORTH_SAYING = 0.02
+
 
 @dataclass(frozen=True)
 class DrawPlans:
@@ -23,6 +26,8 @@ class DrawPlans:
 
     procedure: str
     one: RowPlan
+    # one run a task, with limits planned for all drawn runs
+    whole: RowPlan
     # by attempts a task, by the default procedure
     more: Mapping[int, RowPlan]
 
@@ -74,6 +79,11 @@ class DrawPlans:
                 f"{self.pays} labelled {runs} the fewest that decide four fifths of what any of "
                 "these draws does."
             )
+        if self.whole.coverage > self.one.coverage + _WORTH_SAYING:
+            found.append(
+                f"With --set planned_share=1 one run a task is expected to decide "
+                f"{percent(self.whole.coverage)}. Fix it before the draw."
+            )
         found.append(
             f"In a trial on six corpora such predictions missed the coverage by {self.missed:.2f} "
             f"± {MISSED[self.procedure][1]:.2f} on average."
@@ -95,6 +105,7 @@ def plan_draws(
     return DrawPlans(
         asked.procedure,
         model.plan(tasks or sizes.size, asked),
+        model.plan(tasks or sizes.size, asked.replace(planned_share=1.0)),
         {
             number: plan_attempts(
                 model, table.scores, table.tasks, asked, attempts=number, number=tasks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import re
@@ -10,7 +11,6 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -118,12 +118,6 @@ class _Lazy(click.Group):
         if name not in _COMMANDS and (close := get_close_matches(name, _COMMANDS, n=1)):
             meant = f"Did you mean 'certify {close[0]}'?"
             raise click.UsageError(f"No such command '{name}'. {meant}", ctx)
-        if name not in _COMMANDS and Path(name).exists():
-            meant = f"corpus import {name} --name NAME" if Path(name).is_dir() else ""
-            meant = meant or f"certificate {name}"
-            raise click.UsageError(
-                f"No such command '{name}'. Did you mean 'certify {meant}'?", ctx
-            )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -154,6 +148,9 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; every foreseen error is one sentence on stderr."""
+    # imports and tables make millions of objects that stay: Python would go through all of them
+    # again and again for cycles, which takes a tenth of a run
+    gc.set_threshold(20_000, 50, 20)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # a terminal that cannot show ≤ or a name gets a question mark instead of a traceback
         sys.stdout.reconfigure(errors="replace")

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
@@ -20,6 +20,7 @@ from certify_assets.words import percent
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from certify_assets.reports.page import Section
     from certify_assets.tables.writing import Writable
 
 #: exit code of an answer that is no: nothing certified, a gate closed, a check failed
@@ -289,6 +290,22 @@ def figures(
     ]
     blocks: list[Any] = [TextTable(title, ("figure", *names) if names else FIGURES, rows)]
     return blocks + [table(name.replace("_", " "), first[name]) for name in listed]
+
+
+def section_blocks(sections: Iterable[Section]) -> Iterator[Any]:
+    """Return what people read of the sections of a page: figures, tables and findings."""
+    for section in sections:
+        if section.facts:
+            yield TextTable(section.heading, FIGURES, section.facts)
+        for found in section.tables:
+            if found.columns[0] != "corpus":
+                yield TextTable(*found[:3])
+                continue
+            for corpus in dict.fromkeys(row[0] for row in found.rows):
+                rows = [row[1:] for row in found.rows if row[0] == corpus]
+                yield TextTable(f"{corpus}: {found.title}", found.columns[1:], rows)
+        for item in section.findings:
+            yield f"{section.heading}: {f'{item.code}: ' if item.code else ''}{item.message}"
 
 
 def _number(value: float) -> str:

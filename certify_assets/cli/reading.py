@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import fields
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
@@ -28,9 +28,6 @@ from certify_assets.tables.settings import (
     written_columns,
 )
 from certify_assets.tables.table import TableError
-
-if TYPE_CHECKING:
-    pass
 
 #: scores, outcomes and tasks
 Table = tuple[NDArray[np.float64], NDArray[np.int8], NDArray[np.object_]]
@@ -216,14 +213,6 @@ def reading_words(reading: ReadingOptions) -> list[str]:
     words += ["--score-scale", reading.score_scale] if reading.score_scale else []
     words += ["--lower-is-better"] if reading.lower_is_better else []
     return words
-
-
-def argument_order() -> str:
-    """Say in which order a command of several files takes them."""
-    context = click.get_current_context(silent=True)
-    params = [] if context is None else context.command.params
-    names = [item.human_readable_name for item in params if isinstance(item, click.Argument)]
-    return f"; the order is {' '.join(names)}" if len(names) > 1 else ""
 
 
 def read_pilot(path: Path, reading: ReadingOptions) -> Table:

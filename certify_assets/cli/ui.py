@@ -118,40 +118,34 @@ def run_together(
     ready: Callable[[], None],
 ) -> None:
     """Run servers, their output in a log, until one ends or a signal comes; then end them all."""
-    with log.open("wb") as noise:
-        processes = [
-            subprocess.Popen(
-                command,
-                env=environment,
-                start_new_session=True,
-                stdout=noise,
-                stderr=noise,
-                # a kill leaves the command no time to stop its servers; they stop theirs by this
-                preexec_fn=with_parent(signal.SIGTERM),
-            )
-            for command in commands
-        ]
-        with _stopping(), suppress(KeyboardInterrupt):
-            try:
-                _serve(processes, log, address, ready)
-            finally:
-                # a second signal while these end would leave them behind
-                for number in (signal.SIGINT, signal.SIGTERM):
-                    signal.signal(number, signal.SIG_IGN)
-                say("stopping")
-                _end(processes)
-
-
-def _serve(
-    processes: Sequence[subprocess.Popen[bytes]], log: Path, address: str, ready: Callable[[], None]
-) -> None:
-    while not _answers(address):
-        _require_alive(processes, log)
-        time.sleep(0.2)
-    ready()
-    while True:
-        _require_alive(processes, log)
-        time.sleep(0.2)
+    processes: list[subprocess.Popen[bytes]] = []
+    with log.open("wb") as noise, _stopping(), suppress(KeyboardInterrupt):
+        try:
+            for command in commands:
+                processes.append(
+                    subprocess.Popen(
+                        command,
+                        env=environment,
+                        start_new_session=True,
+                        stdout=noise,
+                        stderr=noise,
+                        # a kill leaves the command no time to stop its servers
+                        preexec_fn=with_parent(signal.SIGTERM),
+                    )
+                )
+            is_ready = False
+            while True:
+                _require_alive(processes, log)
+                if not is_ready and _answers(address):
+                    is_ready = True
+                    ready()
+                time.sleep(0.2)
+        finally:
+            # a second signal while these end would leave them behind
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
+            say("stopping")
+            _end(processes)
 
 
 def _answers(address: str) -> bool:

@@ -45,29 +45,37 @@ LEAK_KEYS: tuple[str, ...] = (
     "trajectory_success",
     "verifier_result",
 )
-VERDICT_PHRASES: Mapping[str, str] = {
-    "correct_flag": r"\"correct\"\s*:\s*(?:true|false)|<correct>\s*\w+\s*</correct>",
-    "reward_value": r"\b(?:reward|raw_reward)\b[\"']?(?:\s*[:=]\s*|\s+(?:is|of)?\s*)"
-    r"-?\d+(?:\.\d+)?",
-    "resolved_flag": r"\b(?:is_)?resolved[\"']?\s*[:=]\s*(?:true|false)",
-    "score_value": r"\b(?:final_|total_)?score\b[\"']?\s*[:=]\s*-?\d+(?:\.\d+)?",
-    "success_flag": r"\bsuccess(?:ful)?[\"']?\s*[:=]\s*(?:true|false|\d+(?:\.\d+)?)",
-    "task_verdict": r"\b(?:task|episode|challenge)\s+(?:was\s+|is\s+)?"
-    r"(?:solved|failed|passed|completed successfully)\b",
-    "test_summary": r"\b\d+ (?:passed|failed)\b(?:, \d+ \w+)*",
-    "verdict_word": r"\bverdict\s*[:=]\s*\w+",
+#: by its name the pattern of a phrase, and words of which every occurrence has one: most texts have
+#: none, which is found out fast
+VERDICT_PHRASES: Mapping[str, tuple[str, str]] = {
+    "correct_flag": (
+        r"\"correct\"\s*:\s*(?:true|false)|<correct>\s*\w+\s*</correct>",
+        "correct",
+    ),
+    "reward_value": (
+        r"\b(?:reward|raw_reward)\b[\"']?(?:\s*[:=]\s*|\s+(?:is|of)?\s*)-?\d+(?:\.\d+)?",
+        "reward",
+    ),
+    "resolved_flag": (r"\b(?:is_)?resolved[\"']?\s*[:=]\s*(?:true|false)", "resolved"),
+    "score_value": (
+        r"\b(?:final_|total_)?score\b[\"']?\s*[:=]\s*-?\d+(?:\.\d+)?",
+        "score",
+    ),
+    "success_flag": (
+        r"\bsuccess(?:ful)?[\"']?\s*[:=]\s*(?:true|false|\d+(?:\.\d+)?)",
+        "success",
+    ),
+    "task_verdict": (
+        r"\b(?:task|episode|challenge)\s+(?:was\s+|is\s+)?"
+        r"(?:solved|failed|passed|completed successfully)\b",
+        "task episode challenge",
+    ),
+    "test_summary": (r"\b\d+ (?:passed|failed)\b(?:, \d+ \w+)*", "passed failed"),
+    "verdict_word": (r"\bverdict\s*[:=]\s*\w+", "verdict"),
 }
-_PHRASES = {name: re.compile(text, re.IGNORECASE) for name, text in VERDICT_PHRASES.items()}
-#: of which every occurrence of a phrase has one; most texts have none, which is found out fast
-_PARTS = {
-    "correct_flag": ("correct",),
-    "reward_value": ("reward",),
-    "resolved_flag": ("resolved",),
-    "score_value": ("score",),
-    "success_flag": ("success",),
-    "task_verdict": ("task", "episode", "challenge"),
-    "test_summary": ("passed", "failed"),
-    "verdict_word": ("verdict",),
+_PHRASES = {
+    name: (re.compile(text, re.IGNORECASE), parts.split())
+    for name, (text, parts) in VERDICT_PHRASES.items()
 }
 # a key as JSON and Python write it, also where the record is quoted in a text itself
 _KEY = re.compile(r"""["'](\w{1,64})\\*["']\s*:""")
@@ -352,7 +360,7 @@ def _occurrences(phrase: str, rows: pd.DataFrame) -> list[_Occurrence | None]:
 
 
 def _last(phrase: str, texts: Sequence[str]) -> _Occurrence | None:
-    pattern, parts = _PHRASES[phrase], _PARTS[phrase]
+    pattern, parts = _PHRASES[phrase]
     for step, text in reversed([*enumerate(texts)]):
         # a pattern that ignores case takes some letters beyond ASCII for these
         lower = text.lower() if text.isascii() else ""

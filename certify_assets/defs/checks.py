@@ -1,8 +1,8 @@
-"""One factory of checks: a question about a corpus or the data root, answered by a verdict."""
+"""Checks: questions about a corpus or the data root, answered by verdicts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from inspect import getdoc
-from typing import Any
+from typing import Any, NamedTuple
 
 import dagster as dg
 
@@ -12,42 +12,88 @@ from certify_assets.defs.resources import DataRoot
 from certify_assets.operations.checks import Verdict
 
 
-def check(
-    asset: str, *, blocking: bool = False, partitioned: bool = True, named_by: object = None
-) -> Callable[[Callable[[Any], Verdict]], dg.AssetChecksDefinition]:
-    """Return the decorator of a check of an asset, which is asked with the corpus.
+class Question(NamedTuple):
+    """A check of an asset, which is asked with the corpus, or without one with the data root."""
 
-    Without a partition it is asked with the data root. Name and description are those of the
-    function, or of `named_by`.
+    asset: str
+    # checks of one step are asked together
+    step: str
+    ask: Callable[[Any], Verdict]
+    blocking: bool
+    partitioned: bool
+    name: str
+    description: str
+
+    @property
+    def spec(self) -> dg.AssetCheckSpec:
+        """The check as Dagster knows it."""
+        return dg.AssetCheckSpec(
+            self.name,
+            asset=key(self.asset),
+            blocking=self.blocking,
+            description=self.description,
+            partitions_def=corpora_partitions if self.partitioned else None,
+        )
+
+
+def check(
+    asset: str,
+    *,
+    blocking: bool = False,
+    partitioned: bool = True,
+    named_by: object = None,
+    step: str = "",
+) -> Callable[[Callable[[Any], Verdict]], Question]:
+    """Return the decorator of a check; it has the name and docstring of its function.
+
+    `named_by` is another function or class whose name and docstring it has. `step` names the step
+    that asks it, by default the asset.
     """
 
-    def decorated(ask: Callable[[Any], Verdict]) -> dg.AssetChecksDefinition:
+    def decorated(ask: Callable[[Any], Verdict]) -> Question:
         described: Any = named_by or ask
-
-        @dg.asset_check(
-            asset=key(asset),
-            name=described.__name__,
-            blocking=blocking,
-            partitions_def=corpora_partitions if partitioned else None,
-            description=getdoc(described),
-        )
-        def made(
-            context: dg.AssetCheckExecutionContext, data_root: DataRoot
-        ) -> dg.AssetCheckResult:
-            store = data_root.view()
-            verdict = ask(Corpus(store, context.partition_key) if partitioned else store)
-            return dg.AssetCheckResult(
-                passed=verdict.passed,
-                severity=dg.AssetCheckSeverity.ERROR
-                if verdict.status == "ERROR"
-                else dg.AssetCheckSeverity.WARN,
-                description=as_sentence(verdict.sentence),
-                metadata=verdict.metadata,
-            )
-
-        return made
+        said = getdoc(described) or ""
+        return Question(asset, step or asset, ask, blocking, partitioned, described.__name__, said)
 
     return decorated
+
+
+def asked_together(questions: Sequence[Question]) -> list[dg.AssetChecksDefinition]:
+    """Return the checks as Dagster asks them: those of one step together, or some of them."""
+    # a step costs more than most of these questions, and those of one asset read the same things
+    steps = dict.fromkeys(question.step for question in questions)
+    return [_step([item for item in questions if item.step == step]) for step in steps]
+
+
+def _step(questions: Sequence[Question]) -> dg.AssetChecksDefinition:
+    known = {question.spec.key: question for question in questions}
+    first = questions[0]
+
+    @dg.multi_asset_check(
+        name=f"{key(first.step).to_python_identifier()}_checks",
+        specs=[question.spec for question in questions],
+        can_subset=True,
+    )
+    def made(
+        context: dg.AssetCheckExecutionContext, data_root: DataRoot
+    ) -> Iterator[dg.AssetCheckResult]:
+        store = data_root.view()
+        about: Any = Corpus(store, context.partition_key) if first.partitioned else store
+        for asked, question in known.items():
+            if asked in context.selected_asset_check_keys:
+                verdict = question.ask(about)
+                yield dg.AssetCheckResult(
+                    asset_key=asked.asset_key,
+                    check_name=asked.name,
+                    passed=verdict.passed,
+                    severity=dg.AssetCheckSeverity.ERROR
+                    if verdict.status == "ERROR"
+                    else dg.AssetCheckSeverity.WARN,
+                    description=as_sentence(verdict.sentence),
+                    metadata=verdict.metadata,
+                )
+
+    return made
 
 
 def as_sentence(text: str) -> str:

@@ -4,6 +4,7 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.defs.checks import asked_together
 from certify_assets.defs.corpora.assets import corpus_assets
 from certify_assets.defs.corpora.checks import corpus_checks
 from certify_assets.defs.jobs import platform_jobs, weekly_recertification
@@ -35,7 +36,7 @@ def platform_definitions() -> dg.Definitions:
     ]
     if any(spec.reads_compact for spec in judges().values()):
         assets.append(compact_model)
-        checks += [as_shipped, task_disjoint]
+        checks += asked_together([as_shipped, task_disjoint])
     # the study is of every judge
     studied = setup().judges is None
     return dg.Definitions(

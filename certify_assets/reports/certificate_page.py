@@ -33,15 +33,6 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates import Certificate, Diagnosis
 
-_PROCEDURES: dict[str, str] = {
-    "guarded_taskboot": "Guarded TaskBoot",
-    "taskboot": "TaskBoot",
-    "naive": "Naive Clopper–Pearson",
-    "deff": "Design-effect Clopper–Pearson",
-    "one_per_task": "One run per task",
-    "task_hoeffding": "Task-level Hoeffding",
-    "pseudo_task": "Pseudo-task",
-}
 _HOLDS = {
     "asymptotic": (
         "The confidence is approximate: it holds as the number of tasks grows. With few tasks it "
@@ -61,16 +52,6 @@ _HOLDS = {
         "The confidence would need independent runs, and runs of one task are not: do not rely on "
         "it."
     ),
-}
-_LINEAGE: dict[str, str] = {
-    "corpus": "corpus",
-    "corpus_sha256": "corpus table",
-    "manifest_sha256": "split manifest",
-    "judge": "judge",
-    "adapter_sha256": "judge artifact",
-    "renderer_sha256": "renderer",
-    "prompt_sha256": "prompt",
-    "scores_sha256": "score table",
 }
 #: findings that the provenance of a certificate holds
 _PROVENANCE: dict[str, str] = {
@@ -332,28 +313,21 @@ def _certified(source: PageSource) -> Table:
         *(f"wrong on {on}", f"{on} tasks", "audit on TEST"),
     )
     caption = (
-        f"{_PROCEDURES.get(main.procedure, main.procedure.replace('_', ' '))}, {shared}. The score "
+        f"Procedure {main.procedure}, {shared}. The score "
         f"is the judge's {_SCALES.get(scale, 'own scale')}."
     )
     return Table("Certified shares", columns, rows, caption, look="cards", marked=marked)
 
 
 def _together(source: PageSource) -> list[str]:
-    """Say how several rows hold at once."""
-    main = source.headline
-    average = main.promise == "average"
-    if source.joint_delta:
-        both = "both caps" if average else "both"
-        return [
-            f"The sides share δ = {source.joint_delta}: {both} hold together with "
-            f"{percent(1 - source.joint_delta)} confidence."
-        ]
-    if sum(item.certified for item in source.deployed) < len(source.both.certificates):
+    """Say how rows hold at once that do not share δ; the promise says it of those that do."""
+    shown = sum(item.certified for item in source.deployed)
+    if source.joint_delta or shown < 2:
         return []
-    two = "the caps of two rows" if average else "two rows"
+    two = "the caps of two rows" if source.headline.promise == "average" else "two rows"
     return [
         "Each row is a promise of its own. Relying on several at once adds up their risks: "
-        f"{two} together hold with {percent(1 - 2 * main.delta)} confidence."
+        f"{two} together hold with {percent(1 - 2 * source.headline.delta)} confidence."
     ]
 
 
@@ -600,9 +574,8 @@ def _lineage(source: PageSource) -> Section:
     """Return all that the headline rests on, and the command that recomputes it."""
     main = source.headline
     given = {**main.provenance, **{key: str(value) for key, value in source.lineage.items()}}
-    ordered = [key for key in _LINEAGE if key in given] + sorted(given.keys() - _LINEAGE.keys())
     rows = [
-        *((_LINEAGE.get(key, key.replace("_", " ")), given[key]) for key in ordered),
+        *((key.replace("_", " "), given[key]) for key in sorted(given)),
         ("certified rows (content hash)", str(main.inputs["sha256"])),
         ("rows", count(main.inputs["rows"])),
         *((f"certificate: {c.side}, budget {percent(c.alpha)}", c.sha256) for c in source.deployed),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora import HALF_B
 from certify_assets.judges.specs import SIDES
-from certify_assets.operations.comparison import comparison_key
+from certify_assets.operations.comparison import NOT_SCORED, comparison_key
 from certify_assets.reports.page import INLINE, Finding, Section, Table, home_of, render, store_page
 from certify_assets.reports.wording import DASH, compact, count, counted, percent, rate
 
@@ -182,6 +182,24 @@ def render_comparison(
 ) -> str:
     """Render one or more comparisons as a page."""
     names = [str(document["corpus"]) for document in documents]
+    return render(
+        "page.html",
+        kind="Comparison of judges",
+        home=home,
+        title=f"Judges on {names[0]}" if len(names) == 1 else "Judges compared",
+        about=f"{count(len(names))} {'corpus' if len(names) == 1 else 'corpora'}: "
+        f"{', '.join(names) or 'none'}. AUROC is that of labelled CAL runs with a 95 % interval "
+        "over tasks; coverage is certified; TEST is known only through audits.",
+        sections=comparison_sections(documents, left_out),
+        unfolded=True,
+        sources="the numbers are in the JSON document next to it",
+    )
+
+
+def comparison_sections(
+    documents: Sequence[Mapping[str, Any]], left_out: Sequence[Mapping[str, str]] = ()
+) -> list[Section]:
+    """Return who is best at what, what speaks against judges, and every table."""
     sections = [_best(number, document) for number, document in enumerate(documents, 1)]
     sections += [_details(number, document) for number, document in enumerate(documents, 1)]
     sections += [
@@ -192,18 +210,7 @@ def render_comparison(
         found = [Finding(item["reason"], item["corpus"]) for item in left_out]
         gist = f"{count(len(left_out))} left out"
         sections.append(Section("Corpora left out", "left-out", gist, findings=found))
-    return render(
-        "page.html",
-        kind="Comparison of judges",
-        home=home,
-        title=f"Judges on {names[0]}" if len(names) == 1 else "Judges compared",
-        about=f"{count(len(names))} {'corpus' if len(names) == 1 else 'corpora'}: "
-        f"{', '.join(names) or 'none'}. AUROC is that of labelled CAL runs with a 95 % interval "
-        "over tasks; coverage is certified; TEST is known only through audits.",
-        sections=sections,
-        unfolded=True,
-        sources="the numbers are in the JSON document next to it",
-    )
+    return sections
 
 
 def _best(number: int, document: Mapping[str, Any]) -> Section:
@@ -225,17 +232,18 @@ def _best(number: int, document: Mapping[str, Any]) -> Section:
 
 
 def _details(number: int, document: Mapping[str, Any]) -> Section:
+    corpus, missing = document["corpus"], document["missing"]
     found = [Finding(item["message"]) for item in document["findings"]]
-    missing = [
+    gist = counted(len(found), "finding") if found else "no finding"
+    found += [
         Finding(f"no {item['what']}: {item['reason']}", item["judge"])
-        for item in document["missing"]
+        for item in missing
+        if item["reason"] != NOT_SCORED
     ]
-    return Section(
-        f"{document['corpus']}: findings",
-        f"details-{number}",
-        counted(len(found), "finding") if found else "no finding",
-        findings=[*(found or [Finding("Nothing to say against any judge here.")]), *missing],
-    )
+    if unscored := [item["judge"] for item in missing if item["reason"] == NOT_SCORED]:
+        names = ", ".join(unscored)
+        found.append(Finding(f"Not scored: {names}. Call `certify run {corpus} --judge NAME`."))
+    return Section(f"Findings on {corpus}", f"details-{number}", gist, findings=found)
 
 
 def comparison_markdown(document: Mapping[str, Any]) -> str:

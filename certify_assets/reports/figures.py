@@ -217,7 +217,7 @@ def interval_band(path: Mapping[str, Any], *, alpha: float, name: str) -> str:
         axes.set(ylim=(0, top), ylabel="error among decided runs")
         _percent_axis(axes.yaxis)
         axes.set(xlim=(1, max(at[-1], 2)), xlabel="labelled tasks, in order")
-        axes.xaxis.get_major_locator().set_params(nbins=7, integer=True)
+        axes.locator_params("x", nbins=7, integer=True)
         legend(axes, 2)
         label = (
             f"Interval for the error: {percent(low[-1])} to {percent(high[-1])} after "

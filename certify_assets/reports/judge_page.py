@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.models import known_model
-from certify_assets.judges.lm.prompt import AuditorPrompt
 from certify_assets.judges.pool import load_pool
 from certify_assets.operations.audit import CertificateAudit, load_audits
-from certify_assets.operations.certifier import deciding_certificates, load_certificates
+from certify_assets.operations.certifier import load_certificates
 from certify_assets.operations.left_out_agents import left_out_agents
 from certify_assets.operations.spending import read_spending
 from certify_assets.reports.page import home_of, inline_block, markdown_table, store_page
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates import Certificate, Sides
     from certify_assets.judges.record import JudgeRecord
-
-# AuditorPrompt has one role other than the usual
-_PLACE_OF_SYSTEM = "at the head of the user's message (system_role: user)"
 
 
 def write_page(judge: JudgedCorpus) -> str:
@@ -68,22 +64,13 @@ def reading_facts(judge: JudgedCorpus, record: JudgeRecord) -> dict[str, str]:
     """Return what a judge reads of a run, how many of the scored runs are cut, and its prompt."""
     scored = judge.scored
     cut = percent(scored.cut / max(1, scored.rows) if scored else None)
+    facts = {"reads": f"{record.reading.describe()}; {cut} of the scored runs are cut"}
     prompt = (record.registered or {}).get("auditor", {})
     if judge.spec.uses_language_model:
         prompt = record.reading.prompt.to_dict()
-    asked = {
-        **(_base_model(judge, record) if judge.spec.uses_language_model else {}),
-        "system text": str(prompt.get("system", "")),
-        **_unusual(prompt),
-        "question": str(prompt.get("closing", "")),
-        "verdict words": " and ".join(
-            word.strip() for name in ("success", "fail") if (word := prompt.get(name, ""))
-        ),
-    }
-    return {
-        "reads": f"{record.reading.describe()}; {cut} of the scored runs are cut",
-        **{name: text for name, text in asked.items() if text},
-    }
+        facts |= _base_model(judge, record)
+    facts |= {f"prompt, {name}": str(text).strip() for name, text in prompt.items()}
+    return {name: text for name, text in facts.items() if text}
 
 
 def _base_model(judge: JudgedCorpus, record: JudgeRecord) -> dict[str, str]:
@@ -94,21 +81,6 @@ def _base_model(judge: JudgedCorpus, record: JudgeRecord) -> dict[str, str]:
     return {
         "base model": known_model(model).origin or model,
         "base model revision": str(found.get("revision") or judge.spec.revision or ""),
-    }
-
-
-def _unusual(prompt: Mapping[str, object]) -> dict[str, str]:
-    """Return the parts of a prompt that are seldom in other words, where they are."""
-    usual = AuditorPrompt()
-    role = prompt.get("system_role", usual.system_role)
-    parts = {"opening": usual.opening, "marker": usual.marker}
-    return {
-        **({} if role == usual.system_role else {"system text's place": _PLACE_OF_SYSTEM}),
-        **{
-            name: str(prompt[name]).strip() or "none"
-            for name, text in parts.items()
-            if prompt.get(name, text) != text
-        },
     }
 
 
@@ -173,18 +145,3 @@ def audit_table(audits: Sequence[CertificateAudit]) -> str:
     ]
     columns = ("side", "α", "verdict", "error on TEST", "coverage on TEST")
     return "\n".join(markdown_table(columns, rows))
-
-
-def largest_agents(judge: JudgedCorpus) -> str:
-    """Return the agent with the largest error when left out, of each certificate."""
-    from certify_assets.certificates import largest_agent_error
-
-    found, said = left_out_agents(judge), []
-    for item in deciding_certificates(judge):
-        worst = largest_agent_error(found.errors[item.sha256])
-        if worst is not None and worst.error is not None:
-            said.append(
-                f"{item.side} at {item.alpha:g}: {worst.agent}, {worst.error:.3f} of "
-                f"{worst.covered} runs"
-            )
-    return "; ".join(said) or "no agent is decided by a certificate of the others"

@@ -149,7 +149,6 @@ def render_queue(
         faults=queue.faults,
         served=served,
         agreement=agreement,
-        gold=agreement is not None and any(one.gold for one in agreement.reviewers),
     )
 
 

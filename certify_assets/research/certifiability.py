@@ -21,7 +21,7 @@ from certify_assets.research.law import ENOUGH_POINTS, Law, LawPoint, fit_law, l
 from certify_assets.research.paper import law_points
 from certify_assets.storage.store import Store
 
-CERTIFIABILITY_SCHEMA = "certify_assets/certifiability/2"
+CERTIFIABILITY_SCHEMA = "certify_assets/certifiability/3"
 CERTIFIABILITY_KEY = "study/certifiability.json"
 _DOUBTS = {"no_law", "no_prediction", "carries_the_fit"}
 #: whose AUROC on CAL is A₀: as the paper's, a judge that has seen no verdict of the corpus
@@ -71,9 +71,8 @@ class Certifiability:
     @property
     def findings(self) -> tuple[tuple[str, str], ...]:
         """What a reader should know, as (code, sentence)."""
-        found = (("no_law", f"No line is fitted: {self.reason}"),)
-        if self.law:
-            found = law_findings(self.law)
+        nothing = (("no_law", f"No line is fitted: {self.reason}"),)
+        found = law_findings(self.law) if self.law else nothing
         if not self.measured:
             return found
         number = max(len(item.judges) for item in self.measured)

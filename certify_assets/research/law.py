@@ -73,9 +73,16 @@ class LawPoint:
         """The index (1−π)(2A₀−1)."""
         return self.failures * self.discrimination if self.index is None else self.index
 
+    @property
+    def anchor(self) -> str:
+        """Why this point holds an end of the line: ``nothing certified``, ``few tasks`` or ""."""
+        if self.coverage == 0:
+            return "nothing certified"
+        return "few tasks" if self.tasks is not None and self.tasks < FEW_TASKS else ""
+
     def to_dict(self) -> dict[str, Any]:
         """Return the point with its index as plain values."""
-        return {**asdict(self), "index": self.x}
+        return {**asdict(self), "index": self.x, "anchor": self.anchor}
 
 
 #: name → words, regressor of a point, saturation constants K to choose from (none where the form
@@ -116,6 +123,9 @@ class Influence:
     """What one point does to the law: its leverage, and the law without it."""
 
     corpus: str
+    index: float
+    coverage: float
+    fitted: float
     left_out: float
     leverage: float
     slope_without: float
@@ -251,12 +261,16 @@ def _fit_form(name: str, points: Sequence[LawPoint], y: _Floats) -> FormFit:
 
 
 def _influence(points: Sequence[LawPoint], x: _Floats, y: _Floats) -> Iterator[Influence]:
+    slope, intercept = _line(x, y)
     left_out, leverage = leave_one_out(x, y), _leverage(x)
     for place, point in enumerate(points):
         others = np.delete(x, place), np.delete(y, place)
         judged = len(points) > FEWEST_POINTS and _varies(others[0]) and np.ptp(others[1]) > 0
         yield Influence(
             point.corpus,
+            float(x[place]),
+            float(y[place]),
+            float(intercept + slope * x[place]),
             float(left_out[place]),
             float(leverage[place]),
             *_line(*others),
@@ -347,17 +361,11 @@ def _findings(law: Law) -> Iterator[tuple[str, str]]:
     few = "" if count >= ENOUGH_POINTS else f", fewer than the paper's {ENOUGH_POINTS}"
     said = f"The law is a line through {count} corpora{few}: a summary of them, not a theorem."
     yield "points", said
-    nothing = [point.corpus for point in law.points if point.coverage == 0]
-    small = [
-        point.corpus
-        for point in law.points
-        if point.coverage and point.tasks is not None and point.tasks < FEW_TASKS
-    ]
-    for code, names, words in (
-        ("nothing_certified", nothing, "nothing is certified on them"),
-        ("few_tasks", small, f"they rest on fewer than {FEW_TASKS} tasks"),
+    for code, kind, words in (
+        ("nothing_certified", "nothing certified", "nothing is certified on them"),
+        ("few_tasks", "few tasks", f"they rest on fewer than {FEW_TASKS} tasks"),
     ):
-        if names:
+        if names := [point.corpus for point in law.points if point.anchor == kind]:
             yield code, f"Anchors: {words} ({', '.join(names)})."
     loocv = whole.loocv_r2 or 0.0
     if loocv <= 0:

@@ -29,10 +29,13 @@ claim "what you did and whether it is done"
 Nothing else. Use claim as the last answer."""
 # a small model answers in form where it is shown how, not where it is described to it
 EXAMPLES = (
-    ('Task: Enter "Joe" and press Submit.\nLast: \n0. field\n1. button "Submit"', 'type 0 "Joe"'),
     (
-        'Task: Enter "Joe" and press Submit.\nLast: now: field holds "Joe"\n'
-        '0. field holds "Joe"\n1. button "Submit"',
+        'Task: Enter "Joe" and press Submit.\nLast: \n0. textbox\n1. button "Submit"',
+        'type 0 "Joe"',
+    ),
+    (
+        'Task: Enter "Joe" and press Submit.\nLast: now: textbox: Joe\n'
+        '0. textbox: Joe\n1. button "Submit"',
         "click 1",
     ),
     (
@@ -58,42 +61,10 @@ _START = """(seed) => {
   const told = core.getUtterance();
   return typeof told === 'string' ? told : told.utterance;
 }"""
-_REWARD = "() => WOB_DONE_GLOBAL ? WOB_RAW_REWARD_GLOBAL : null"
-# the task's own elements, never the harness around them: [whether the page ended, lines]
-_LOOK = r"""() => {
-  window.agentSees = [];
-  if (WOB_DONE_GLOBAL) return [true, []];
-  const short = (text) => (text || '').replace(/\s+/g, ' ').trim().slice(0, 60);
-  const quoted = (kind, text) => text ? `${kind} "${text}"` : kind;
-  const label = (e) => short((e.labels?.[0] || e.previousElementSibling)?.textContent);
-  const say = (e) => {
-    const tag = e.tagName.toLowerCase();
-    const texts = [...e.childNodes].filter((n) => n.nodeType === 3);
-    const own = short(texts.map((n) => n.data).join(' '));
-    if (/^(checkbox|radio)$/.test(e.type))
-      return `${quoted(e.type, label(e))} ${e.checked ? 'on' : 'off'}`;
-    if (tag === 'button' || (tag === 'input' && /^(button|submit)$/.test(e.type)))
-      return quoted('button', short(e.textContent || e.value));
-    if (tag === 'input' || tag === 'textarea')
-      return quoted('field', label(e)) + (e.value ? ` holds "${short(e.value)}"` : '');
-    if (tag === 'select') return `list of ${[...e.options].map((o) => short(o.text)).join(', ')
-      .slice(0, 120)}; chosen ${[...e.selectedOptions].map((o) => short(o.text))}`;
-    if (tag === 'a') return quoted('link', short(e.textContent));
-    if (e.ownerSVGElement) return quoted(`${e.getAttribute('fill') || ''} ${tag}`.trim(), own);
-    if (own) return quoted('text', own);
-    return !e.children.length && (e.className || e.id) ? `icon ${e.className || e.id}` : '';
-  };
-  const hidden = '#reward-display, #sync-task-cover, #click-canvas, #query, '
-    + 'script, style, option, defs';
-  for (const e of document.body.querySelectorAll('*')) {
-    const box = e.getBoundingClientRect();
-    if (box.width < 1 || box.height < 1 || e.closest(hidden)
-      || getComputedStyle(e).visibility === 'hidden' || /^(wrap|area)$/.test(e.id)) continue;
-    const line = say(e);
-    if (line) window.agentSees.push([e, line]);
-  }
-  return [false, window.agentSees.map((seen) => seen[1])];
-}"""
+_ENDED, _REWARD = "() => WOB_DONE_GLOBAL", "() => WOB_RAW_REWARD_GLOBAL"
+# what is around the task: its rewards, its cover, and the instruction that is given apart
+_HARNESS = "#reward-display, #sync-task-cover, #click-canvas, #query { display: none !important }"
+_ROLE = re.compile(r"\w+")
 
 Messages = list[dict[str, str]]
 Ask = Callable[[Messages], str]
@@ -160,29 +131,37 @@ def parse_reply(text: str) -> tuple[str, int, str]:
 
 
 class TaskPage:
-    """One episode of a task in a tab: what an agent sees of it, and what it can do."""
+    """One episode of a task in a tab: what an agent sees of it, and what it can do.
+
+    It sees the accessibility tree, a line for each element; icons and shapes have none.
+    """
 
     def __init__(self, tab: Any, task: str, seed: str) -> None:
-        self._tab = tab
+        self._tab, self._lines = tab, list[str]()
         tab.goto((_pages() / f"{task}.html").as_uri(), wait_until="load")
         tab.wait_for_function(_READY)
         self.instruction: str = tab.evaluate(_START, seed)
+        tab.add_style_tag(content=_HARNESS)
 
     def look(self) -> tuple[bool, list[str]]:
         """Let the page settle; return whether it ended, and a line for each visible element."""
         self._tab.wait_for_timeout(_SETTLE_MS)
-        ended, lines = self._tab.evaluate(_LOOK)
-        return bool(ended), list(lines)
+        if self.ended:
+            return True, []
+        tree = self._tab.locator("body").aria_snapshot().splitlines()
+        self._lines = [line.strip().removeprefix("- ") for line in tree]
+        return False, self._lines
 
     def act(self, verb: str, number: int, text: str) -> str:
         """Act on an element of the last look; return why that cannot be done, or ""."""
         from playwright.sync_api import Error
 
-        element = self._tab.evaluate_handle(
-            "(n) => (window.agentSees[n] || [null])[0]", number
-        ).as_element()
-        if element is None:
+        roles = [_ROLE.match(line) for line in self._lines]
+        names = ["" if role is None else role[0] for role in roles]
+        if not 0 <= number < len(names) or names[number] in ("", "text"):
             return "no element matches"
+        # tree and locator list the visible elements of a role in one order
+        element = self._tab.get_by_role(names[number]).nth(names[:number].count(names[number]))
         try:
             if verb == "click":
                 element.click(timeout=2000)
@@ -194,9 +173,14 @@ class TaskPage:
             return f"this element does not accept the action {verb}"
         return ""
 
+    @property
+    def ended(self) -> bool:
+        """Whether the episode is over."""
+        return bool(self._tab.evaluate(_ENDED))
+
     def succeeded(self) -> bool:
         """Whether the page's raw reward, which no agent sees, is exactly 1."""
-        return bool(self._tab.evaluate(_REWARD) == 1)
+        return self.ended and bool(self._tab.evaluate(_REWARD) == 1)
 
 
 def attempt(page: TaskPage, ask: Ask) -> Iterator[tuple[str, str]]:

@@ -23,7 +23,7 @@ STUDY_PAGE = "study/study.html"
 OURS, PAPER = "ours", "paper"
 NOT_RUN = "not run"
 _Document = TypeVar("_Document")
-_Rows = Sequence[tuple[str, ...]]
+_Row = tuple[str, ...]
 _BOTH = (DEFAULT, "taskboot")
 _JUDGES = ("lexical", "base", "sft", "grpo")
 _OWN_PROCEDURES = ("pseudo_task", "guarded_taskboot", "betting")
@@ -50,10 +50,63 @@ class StudyTable:
     missing: tuple[str, ...]
 
 
+@dataclass
+class _Reader:
+    """Reads the documents of one table and remembers them."""
+
+    store: Store
+    corpora: tuple[str, ...]
+    sources: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, None] = field(default_factory=dict)
+
+    def document(self, key: str, parse: Callable[[Any], _Document]) -> _Document | None:
+        """Return a stored document; None where there is none."""
+        if not self.store.exists(key):
+            return None
+        self.sources[key] = self.store.sha256(key)
+        return parse(self.store.read_json(key))
+
+    def of_corpora(
+        self, key: Callable[[str], str], what: str, parse: Callable[[Any], _Document]
+    ) -> Iterator[tuple[str, _Document]]:
+        """Yield the document of each corpus that has one; the others are missing."""
+        for corpus in self.corpora:
+            document = self.document(key(corpus), parse)
+            if document is None:
+                self.lacks(f"{corpus}, {what}", f"certify research study {corpus}")
+            else:
+                yield corpus, document
+
+    def real_scores(self) -> Iterator[tuple[str, RealScores]]:
+        """Yield every procedure on real scores, of each corpus."""
+        return self.of_corpora(real_scores_key, "procedures on real scores", RealScores.from_dict)
+
+    def lacks(self, what: str, command: str) -> None:
+        """Say what was not run, and the command that runs it."""
+        self.missing[f"{what}: {NOT_RUN}; {command}"] = None
+
+
+#: name, title, columns and meaning of each table, and what yields its rows
+_TABLES: list[tuple[str, str, tuple[str, ...], str, Callable[[_Reader], Iterator[_Row]]]] = []
+
+
+def _table(
+    name: str, title: str, columns: tuple[str, ...], about: str
+) -> Callable[[Callable[[_Reader], Iterator[_Row]]], None]:
+    return lambda rows: _TABLES.append((name, title, columns, about, rows))
+
+
 def study_tables(store: Store) -> list[StudyTable]:
     """Build every table from the stored documents."""
-    corpora = tuple(registered_corpora(store))
-    return [build(_Reader(store, corpora)) for build in _TABLES]
+    corpora, found = tuple(registered_corpora(store)), []
+    for name, title, columns, about, build in _TABLES:
+        reader = _Reader(store, corpora)
+        rows = list(build(reader))
+        ours = [place for place, row in enumerate(rows) if row[0] == OURS]
+        table = Table(title, columns, rows, name=name, marked=ours)
+        sources = tuple(sorted(reader.sources.items()))
+        found.append(StudyTable(table, about, sources, tuple(reader.missing)))
+    return found
 
 
 def table_key(name: str) -> str:
@@ -96,50 +149,6 @@ def _section(item: StudyTable) -> Section:
     )
 
 
-@dataclass
-class _Reader:
-    """Reads the documents of one table and remembers them."""
-
-    store: Store
-    corpora: tuple[str, ...]
-    sources: dict[str, str] = field(default_factory=dict)
-    missing: dict[str, None] = field(default_factory=dict)
-
-    def document(self, key: str, parse: Callable[[Any], _Document]) -> _Document | None:
-        """Return a stored document; None where there is none."""
-        if not self.store.exists(key):
-            return None
-        self.sources[key] = self.store.sha256(key)
-        return parse(self.store.read_json(key))
-
-    def of_corpora(
-        self, key: Callable[[str], str], what: str, parse: Callable[[Any], _Document]
-    ) -> Iterator[tuple[str, _Document]]:
-        """Yield the document of each corpus that has one; the others are missing."""
-        for corpus in self.corpora:
-            document = self.document(key(corpus), parse)
-            if document is None:
-                self.lacks(f"{corpus}, {what}", f"certify research study {corpus}")
-            else:
-                yield corpus, document
-
-    def real_scores(self) -> Iterator[tuple[str, RealScores]]:
-        """Yield every procedure on real scores, of each corpus."""
-        return self.of_corpora(real_scores_key, "procedures on real scores", RealScores.from_dict)
-
-    def lacks(self, what: str, command: str) -> None:
-        """Say what was not run, and the command that runs it."""
-        self.missing[f"{what}: {NOT_RUN}; {command}"] = None
-
-    def table(
-        self, name: str, title: str, columns: Sequence[str], about: str, rows: _Rows
-    ) -> StudyTable:
-        """Return a table with everything that was read for it."""
-        ours = [place for place, row in enumerate(rows) if row[0] == OURS]
-        table = Table(title, tuple(columns), tuple(rows), name=name, marked=ours)
-        return StudyTable(table, about, tuple(sorted(self.sources.items())), tuple(self.missing))
-
-
 def number(value: float | None, digits: int = 3) -> str:
     """Write a share as the paper does: .293; a dash where there is none."""
     text = rate(value, digits)
@@ -151,42 +160,39 @@ def numbers(values: Sequence[float | None]) -> tuple[str, ...]:
     return tuple(number(value) for value in values)
 
 
-def corpora_table(reader: _Reader) -> StudyTable:
-    """Size and clustering of the TEST split of every corpus."""
-    rows = []
+@_table(
+    "corpora",
+    "Corpora",
+    ("whose", "corpus", "n", "G", "π", "ρ", "DEFF", "n_eff", "G of CAL"),
+    "n, G: runs and tasks of TEST; π: success rate; ρ: correlation of outcomes within a task; "
+    "DEFF = 1 + (m̃ − 1)ρ; n_eff = n/DEFF.",
+)
+def _corpora(reader: _Reader) -> Iterator[_Row]:
     for corpus, profile in reader.of_corpora(
         lambda corpus: corpus_file(corpus, "profile.json"), "profile", CorpusProfile.from_dict
     ):
         test, tasks = profile.splits["test"], count(profile.splits["cal"].tasks)
         size = (count(test.trajectories), count(test.tasks))
         rates = (number(test.success_rate, 2), number(test.icc, 2))
-        rows.append((OURS, corpus, *size, *rates, f"{test.deff:.1f}", count(test.n_eff), tasks))
+        yield (OURS, corpus, *size, *rates, f"{test.deff:.1f}", count(test.n_eff), tasks)
     for corpus, found in paper.corpora().items():
         size = (count(found.rows), count(found.tasks))
         rates = (number(found.success_rate, 2), number(found.rho, 2))
-        rows.append((PAPER, corpus, *size, *rates, f"{found.deff:.1f}", str(found.n_eff), DASH))
-    about = (
-        "n, G: runs and tasks of TEST; π: success rate; ρ: correlation of outcomes within a task; "
-        "DEFF = 1 + (m̃ − 1)ρ; n_eff = n/DEFF."
-    )
-    columns = ("whose", "corpus", "n", "G", "π", "ρ", "DEFF", "n_eff", "G of CAL")
-    return reader.table("corpora", "Corpora", columns, about, rows)
+        yield (PAPER, corpus, *size, *rates, f"{found.deff:.1f}", str(found.n_eff), DASH)
 
 
-def gates_table(reader: _Reader) -> StudyTable:
-    """The three gates of every corpus."""
-    rows = [
-        (OURS, f"{corpus} (A₀ of {scores.gates.base})", *map(_gate, scores.gates.gates))
-        for corpus, scores in reader.real_scores()
-    ]
-    rows += [(PAPER, *row) for row in paper.table("gates")]
-    about = (
-        "Ours compare three numbers of CAL with thresholds fixed beforehand: the lower 95 % bound "
-        "of A₀ (.6), the AUROC of the fine-tuned judge (.97) and n_eff (n_min at δ/40). The paper "
-        "argues its gates after the fact."
-    )
-    columns = ("whose", "corpus", "judge can learn", "SFT not saturated", "enough samples")
-    return reader.table("gates", "Three gates for when RL helps", columns, about, rows)
+@_table(
+    "gates",
+    "Three gates for when RL helps",
+    ("whose", "corpus", "judge can learn", "SFT not saturated", "enough samples"),
+    "Ours compare three numbers of CAL with thresholds fixed beforehand: the lower 95 % bound of "
+    "A₀ (.6), the AUROC of the fine-tuned judge (.97) and n_eff (n_min at δ/40). The paper argues "
+    "its gates after the fact.",
+)
+def _gates(reader: _Reader) -> Iterator[_Row]:
+    for corpus, scores in reader.real_scores():
+        yield (OURS, f"{corpus} (A₀ of {scores.gates.base})", *map(_gate, scores.gates.gates))
+    yield from ((PAPER, *row) for row in paper.table("gates"))
 
 
 def _gate(gate: GateResult) -> str:
@@ -196,9 +202,20 @@ def _gate(gate: GateResult) -> str:
     return f"{word} ({number(gate.value) if gate.value <= 1 else count(gate.value)})"
 
 
-def main_table(reader: _Reader) -> StudyTable:
-    """AUROC and coverage of base, SFT and GRPO: one row a corpus and procedure."""
-    rows: list[tuple[str, ...]] = []
+@_table(
+    "main",
+    "Main result",
+    (
+        *("whose", "corpus", "procedure"),
+        *(f"AUROC {name}" for name in _JUDGES),
+        *(f"coverage {name}" for name in _JUDGES),
+        *("gain by RL", "regime"),
+    ),
+    "Share of TEST that the threshold certified on CAL decides (reject side, α = .1, δ = .05), and "
+    "AUROC on TEST. The paper's judges have 4 billion parameters. Ours are the lexical judge and a "
+    "compact model of 1.8 million, on other corpora: compare within a row.",
+)
+def _main(reader: _Reader) -> Iterator[_Row]:
     for corpus, scores in reader.real_scores():
         found = [scores.judge(name) for name in _JUDGES]
         for name, judge in zip(_JUDGES, found, strict=True):
@@ -210,22 +227,10 @@ def main_table(reader: _Reader) -> StudyTable:
         for procedure in _BOTH:
             shares = [_deployed(judge, procedure) for judge in found]
             shown = [NOT_RUN if share is None else number(share) for share in shares]
-            rows.append((OURS, corpus, procedure, *areas, *shown, _gain(shares), regime))
+            yield (OURS, corpus, procedure, *areas, *shown, _gain(shares), regime)
     for corpus, aurocs, coverages, gain, regime in paper.table("main_rows"):
         shown = [DASH, *numbers(aurocs), DASH, *numbers(coverages)]
-        rows.append((PAPER, corpus, "taskboot", *shown, gain or DASH, regime))
-    columns = (
-        *("whose", "corpus", "procedure"),
-        *(f"AUROC {name}" for name in _JUDGES),
-        *(f"coverage {name}" for name in _JUDGES),
-        *("gain by RL", "regime"),
-    )
-    about = (
-        "Share of TEST that the threshold certified on CAL decides (reject side, α = .1, δ = .05), "
-        "and AUROC on TEST. The paper's judges have 4 billion parameters. Ours are the lexical "
-        "judge and a compact model of 1.8 million, on other corpora: compare within a row."
-    )
-    return reader.table("main", "Main result", columns, about, rows)
+        yield (PAPER, corpus, "taskboot", *shown, gain or DASH, regime)
 
 
 def _deployed(judge: JudgeScores | None, procedure: str) -> float | None:
@@ -246,39 +251,33 @@ _SIDE_COLUMNS = (
 )
 
 
-def alpha_20_table(reader: _Reader) -> StudyTable:
-    """Reject coverage at α = .2 of every judge."""
-    rows = [
-        *_side_rows(reader, "reject", (0.2,)),
-        *(
-            (PAPER, corpus, judge, DASH, number(share), DASH, DASH, DASH)
-            for corpus, judge, share in paper.table("alpha_20")
-        ),
-    ]
-    about = (
-        "On CAL: certified coverage. TEST: the share that CAL's threshold decides there, its error "
-        "and the audit's verdict. The paper prints TEST alone."
-    )
-    return reader.table("alpha_20", "Reject side at α = .2", _SIDE_COLUMNS, about, rows)
+@_table(
+    "alpha_20",
+    "Reject side at α = .2",
+    _SIDE_COLUMNS,
+    "On CAL: certified coverage. TEST: the share that CAL's threshold decides there, its error and "
+    "the audit's verdict. The paper prints TEST alone.",
+)
+def _alpha_20(reader: _Reader) -> Iterator[_Row]:
+    yield from _side_rows(reader, "reject", (0.2,))
+    for corpus, judge, share in paper.table("alpha_20"):
+        yield (PAPER, corpus, judge, DASH, number(share), DASH, DASH, DASH)
 
 
-def release_table(reader: _Reader) -> StudyTable:
-    """Release coverage at both budgets."""
-    rows = [
-        *_side_rows(reader, "release", (0.1, 0.2)),
-        *(
-            (PAPER, corpus, judge, DASH, f"{tenth} at .1, {fifth} at .2", DASH, DASH, DASH)
-            for corpus, judge, tenth, fifth in paper.table("release")
-        ),
-    ]
-    about = (
-        "Runs that pass without review. The paper certifies one cell of this side on all of its "
-        "corpora."
-    )
-    return reader.table("release", "Release side", _SIDE_COLUMNS, about, rows)
+@_table(
+    "release",
+    "Release side",
+    _SIDE_COLUMNS,
+    "Runs that pass without review. The paper certifies one cell of this side on all of its "
+    "corpora.",
+)
+def _release(reader: _Reader) -> Iterator[_Row]:
+    yield from _side_rows(reader, "release", (0.1, 0.2))
+    for corpus, judge, tenth, fifth in paper.table("release"):
+        yield (PAPER, corpus, judge, DASH, f"{tenth} at .1, {fifth} at .2", DASH, DASH, DASH)
 
 
-def _side_rows(reader: _Reader, side: str, alphas: tuple[float, ...]) -> Iterator[tuple[str, ...]]:
+def _side_rows(reader: _Reader, side: str, alphas: tuple[float, ...]) -> Iterator[_Row]:
     for corpus, scores in reader.real_scores():
         for judge, alpha, procedure in product(scores.judges, alphas, _BOTH):
             if cell := judge.cell(side, alpha, procedure):
@@ -287,36 +286,45 @@ def _side_rows(reader: _Reader, side: str, alphas: tuple[float, ...]) -> Iterato
                 yield (OURS, corpus, judge.judge, *shares, *about)
 
 
-def procedures_table(reader: _Reader) -> StudyTable:
-    """The paper's five procedures and ours on the scores themselves."""
+@_table(
+    "procedures",
+    "Procedures on real scores",
+    ("whose", "corpus", "judge", "scores", "G", "ρ", *PAPER_PROCEDURES, *_OWN_PROCEDURES),
+    "Certified reject coverage at α = .1. The paper runs the procedures on TEST's own scores, a "
+    "threshold that is never deployed; certificates come from the rows of CAL. betting promises "
+    "the error by task.",
+)
+def _procedures(reader: _Reader) -> Iterator[_Row]:
     names = (*PAPER_PROCEDURES, *_OWN_PROCEDURES)
-    rows: list[tuple[str, ...]] = []
     for corpus, scores in reader.real_scores():
         for judge in scores.judges:
             cells = [judge.cell("reject", 0.1, name) for name in names]
-            for split, size in (("TEST", scores.test), ("CAL", scores.cal)):
-                shares = [
-                    None if cell is None else cell.on_test if split == "TEST" else cell.coverage
-                    for cell in cells
-                ]
+            on_test = numbers([cell.on_test if cell else None for cell in cells])
+            on_cal = numbers([cell.coverage if cell else None for cell in cells])
+            for split, size, shares in (
+                ("TEST", scores.test, on_test),
+                ("CAL", scores.cal, on_cal),
+            ):
                 place = (judge.judge, split, count(size.tasks), number(size.icc, 2))
-                rows.append((OURS, corpus, *place, *numbers(shares)))
+                yield (OURS, corpus, *place, *shares)
     for corpus, name, printed in paper.table("real_rows"):
         known = paper.corpora()[corpus]
         place = (name, "TEST", count(known.tasks), number(known.rho, 2))
-        rows.append((PAPER, corpus, *place, *numbers(printed), *[DASH] * len(_OWN_PROCEDURES)))
-    about = (
-        "Certified reject coverage at α = .1. The paper runs the procedures on TEST's own scores, "
-        "a threshold that is never deployed; certificates come from the rows of CAL. betting "
-        "promises the error by task."
-    )
-    columns = ("whose", "corpus", "judge", "scores", "G", "ρ", *names)
-    return reader.table("procedures", "Procedures on real scores", columns, about, rows)
+        yield (PAPER, corpus, *place, *numbers(printed), *[DASH] * len(_OWN_PROCEDURES))
 
 
-def naive_audit_table(reader: _Reader) -> StudyTable:
-    """How often the error of the naive certificate exceeds α when tasks are resampled."""
-    rows: list[tuple[str, ...]] = []
+@_table(
+    "naive_audit",
+    "Task-resampling audit of the naive certificate",
+    (
+        *("whose", "corpus", "judge"),
+        *("exceeds at .1", "coverage at .1", "exceeds at .2", "coverage at .2"),
+    ),
+    "The naive certificate picks its threshold on TEST's scores; 3,000 resamples of tasks count "
+    "how often the error there is above α. Up to δ = .05 agrees with its promise. The resamples "
+    "are of the data that picked the threshold: evidence against it, none for it.",
+)
+def _naive_audit(reader: _Reader) -> Iterator[_Row]:
     for corpus, scores in reader.real_scores():
         for judge in scores.judges:
             found = []
@@ -324,94 +332,60 @@ def naive_audit_table(reader: _Reader) -> StudyTable:
                 exceeds = audit.exceedance
                 found.append("nothing certified" if exceeds is None else number(exceeds))
                 found.append(number(audit.coverage))
-            rows.append((OURS, corpus, judge.judge, *found))
-    rows += [
-        (PAPER, corpus, judge, tenth, DASH, fifth, DASH)
-        for corpus, judge, tenth, fifth in paper.table("naive_audit")
-    ]
-    about = (
-        "The naive certificate picks its threshold on TEST's scores; 3,000 resamples of tasks "
-        "count how often the error there is above α. Up to δ = .05 agrees with its promise. The "
-        "resamples are of the data that picked the threshold: evidence against it, none for it."
-    )
-    columns = (
-        *("whose", "corpus", "judge"),
-        *("exceeds at .1", "coverage at .1", "exceeds at .2", "coverage at .2"),
-    )
-    title = "Task-resampling audit of the naive certificate"
-    return reader.table("naive_audit", title, columns, about, rows)
+            yield (OURS, corpus, judge.judge, *found)
+    for corpus, judge, tenth, fifth in paper.table("naive_audit"):
+        yield (PAPER, corpus, judge, tenth, DASH, fifth, DASH)
 
 
-def audits_table(reader: _Reader) -> StudyTable:
-    """Realised error on TEST of every threshold that CAL certified."""
-    rows: list[tuple[str, ...]] = []
+@_table(
+    "audits",
+    "CAL→TEST audits, reject side",
+    (
+        *("whose", "corpus", "judge", "procedure"),
+        *("error at .1", "covered at .1", "audit at .1"),
+        *("error at .2", "covered at .2", "audit at .2"),
+    ),
+    "Thresholds of CAL, measured once on TEST, whose tasks no threshold has seen. PASS and ERROR "
+    "need evidence beyond chance, WARN is neither. Judges that certify nothing on CAL have no row. "
+    "At .2 the paper's largest error is .116.",
+)
+def _audits(reader: _Reader) -> Iterator[_Row]:
     for corpus, scores in reader.real_scores():
         for judge, procedure in product(scores.judges, _BOTH):
             cells = [judge.cell("reject", alpha, procedure) for alpha in (0.1, 0.2)]
             if any(cell and cell.certified for cell in cells):
                 texts = [text for cell in cells for text in _audited(cell)]
-                rows.append((OURS, corpus, judge.judge, procedure, *texts))
-    rows += [
-        (PAPER, corpus, judge, "taskboot", number(error), *[DASH] * 5)
-        for corpus, judge, error in paper.table("audits")
-    ]
-    about = (
-        "Thresholds of CAL, measured once on TEST, whose tasks no threshold has seen. PASS and "
-        "ERROR need evidence beyond chance, WARN is neither. Judges that certify nothing on CAL "
-        "have no row. At .2 the paper's largest error is .116."
-    )
-    columns = (
-        *("whose", "corpus", "judge", "procedure"),
-        *("error at .1", "covered at .1", "audit at .1"),
-        *("error at .2", "covered at .2", "audit at .2"),
-    )
-    return reader.table("audits", "CAL→TEST audits, reject side", columns, about, rows)
+                yield (OURS, corpus, judge.judge, procedure, *texts)
+    for corpus, judge, error in paper.table("audits"):
+        yield (PAPER, corpus, judge, "taskboot", number(error), *[DASH] * 5)
 
 
-def _audited(cell: ScoreCell | None) -> tuple[str, ...]:
+def _audited(cell: ScoreCell | None) -> _Row:
     if cell is None or not cell.certified:
         return ("nothing", DASH, DASH)
     return (number(cell.test_error), number(cell.test_coverage), cell.verdict or DASH)
 
 
-def simulation_table(reader: _Reader) -> StudyTable:
-    """Violation and coverage where the truth is known, next to the paper's."""
-    rows: list[tuple[str, ...]] = []
+@_table(
+    "simulation",
+    "Simulation where the truth is known",
+    (
+        *("design", "G", "ρ", "procedure", "violation", "its upper bound", "coverage"),
+        *("paper's violation", "paper's coverage"),
+    ),
+    "Violation: share of all trials whose true error is above α = .1, with its upper 95 % bound. "
+    "The paper has 300 trials a design. In the designs called fooled a few tasks are wrong in "
+    "every run.",
+)
+def _simulation(reader: _Reader) -> Iterator[_Row]:
     study = reader.document(SIMULATION_KEY, Simulation.from_dict)
     if study is None:
         reader.lacks("simulation", "certify research study")
-    for cell in study.cells if study else ():
+        return
+    for cell in study.cells:
         place = (cell.design, str(cell.tasks), DASH if cell.rho is None else f"{cell.rho:g}")
         for found in cell.procedures:
             printed = found.paper or {}
-            shares = (
-                found.violation,
-                found.violation_upper,
-                found.coverage,
-                printed.get("violation_conditional"),
-                printed.get("coverage"),
-            )
-            rows.append((*place, found.procedure, *numbers(shares)))
-    trials = f"{study.trials} trials a design (the paper: 300)" if study else "no trial"
-    about = (
-        f"Violation: share of all trials whose true error is above α = .1, with its upper 95 % "
-        f"bound; {trials}. In the designs called fooled a few tasks are wrong in every run."
-    )
-    columns = (
-        *("design", "G", "ρ", "procedure", "violation", "its upper bound", "coverage"),
-        *("paper's violation", "paper's coverage"),
-    )
-    return reader.table("simulation", "Simulation where the truth is known", columns, about, rows)
-
-
-_TABLES = (
-    corpora_table,
-    gates_table,
-    main_table,
-    alpha_20_table,
-    release_table,
-    procedures_table,
-    naive_audit_table,
-    audits_table,
-    simulation_table,
-)
+            shares = numbers((found.violation, found.violation_upper, found.coverage))
+            theirs = numbers((printed.get("violation_conditional"), printed.get("coverage")))
+            yield (*place, found.procedure, *shares, *theirs)

@@ -405,6 +405,9 @@ def test_a_draw_is_planned_from_unlabelled_scores(call: Call, tables: Path) -> N
     assert [row["labels"] for row in draws.values()][1:] == [160, 320, 480]
     assert draws[2]["predicted_coverage"] <= draws[6]["predicted_coverage"] + 0.02
     assert found["attempts_that_pay"] in draws
+    easy = "plan s.csv --success-rate .1 --auroc .9 --alpha .2"
+    assert "With --set planned_share=1 one run a task" in " ".join(call(easy).out.split())
+    assert "planned_share" not in call(f"{easy} --set planned_share=1").out
     labelled = call("plan full.csv --procedure average --alpha .2 --json")
     assert labelled.code == 0 and labelled.json["predicted_coverage"] > 0.3
     refused = call(asked)

@@ -29,56 +29,34 @@ def unpacked(data: bytes) -> dict[str, bytes]:
 
 
 def header(task: str = "sums", status: str = "success", **about: Any) -> dict[str, Any]:
-    shared = {
-        "task": task,
-        "task_id": "t1",
-        "run_id": f"run-{task}",
-        "eval_id": f"eval-{task}",
-        "model": "maker/model-x",
-    }
-    shared["created"] = "2026-01-31T12:00:00+00:00"
-    return {"version": 2, "status": status, "eval": shared | {"dataset": {}, "config": {}} | about}
+    names = {"task": task, "task_id": "t1", "run_id": "r", "eval_id": "e", "model": "maker/model-x"}
+    empty = {"created": "2026-01-31T12:00:00+00:00", "dataset": {}, "config": {}}
+    return {"version": 2, "status": status, "eval": names | empty | about}
 
 
 def sample(
     identity: int | str, value: Any = "C", epoch: int = 1, canary: str | None = None, **more: Any
 ) -> dict[str, Any]:
     """One sample: a question, a thought with a call, its result (an attachment), an answer."""
-    messages = [
+    thought = [
+        {"type": "reasoning", "reasoning": "I add."},
+        {"type": "text", "text": "Let me see."},
+    ]
+    call = {"id": "c", "function": "calc", "type": "function"}
+    call |= {"arguments": {"sum": f"{identity}+1"}}
+    asked, answer = f"What is {identity} + 1?", f"It is {identity}1 in epoch {epoch}."
+    messages: list[dict[str, Any]] = [
         {"role": "system", "content": "attachment://" + "d" * 32},
-        {"role": "user", "source": "input", "content": f"What is {identity} + 1?"},
-        {
-            "role": "assistant",
-            "content": [
-                {"type": "reasoning", "reasoning": "I add."},
-                {"type": "text", "text": "Let me see."},
-            ],
-            "tool_calls": [
-                {
-                    "id": "c",
-                    "function": "calc",
-                    "arguments": {"sum": f"{identity}+1"},
-                    "type": "function",
-                }
-            ],
-        },
-        {
-            "role": "tool",
-            "function": "calc",
-            "tool_call_id": "c",
-            "content": "attachment://" + "a" * 32,
-        },
-        {
-            "role": "assistant",
-            "content": f"It is {identity}1 in epoch {epoch}.",
-            "metadata": {"note": canary},
-        },
+        {"role": "user", "source": "input", "content": asked},
+        {"role": "assistant", "content": thought, "tool_calls": [call]},
+        {"role": "tool", "function": "calc", "content": "attachment://" + "a" * 32},
+        {"role": "assistant", "content": answer, "metadata": {"note": canary}},
     ]
     score = {"value": value, "answer": canary, "explanation": canary, "metadata": {"note": canary}}
     return {
         "id": identity,
         "epoch": epoch,
-        "input": f"What is {identity} + 1?",
+        "input": asked,
         "target": canary or "2",
         "messages": messages,
         "output": {"choices": [{"message": messages[-1], "stop_reason": "stop"}]},
@@ -86,11 +64,8 @@ def sample(
         "metadata": {"solution": canary},
         "store": {"note": canary},
         "setup": canary,
-        "files": [canary or "a.txt"],
         "events": [{"event": "score", "score": score}],
         "attachments": {"a" * 32: "two", "c" * 32: canary or "", "d" * 32: "You add."},
-        "error": None,
-        "limit": None,
     } | more
 
 

@@ -13,37 +13,20 @@ SWE_PROMPT = (
 
 def traj(text: str = "look", canary: str | None = None, **changes: Any) -> dict[str, Any]:
     """A SWE-agent run."""
-    demonstration = {
-        "role": "user",
-        "content": canary or "another task, shown",
-        "is_demo": True,
-        "agent": "primary",
-    }
+    demonstration = {"role": "user", "content": canary or "another task, shown", "is_demo": True}
+    done = ("thought", "action", "observation")
+    steps = (
+        (f"I {text}.\n", "open sums.py\n", "1: def total(rows):"),
+        ("", "submit", "diff --git a/sums.py b/sums.py"),
+    )
     return {
-        "environment": "swe_main",
-        "trajectory": [
-            {
-                "thought": f"I {text}.\n",
-                "action": "open sums.py\n",
-                "observation": "1: def total(rows):",
-                "response": "…",
-            },
-            {
-                "thought": "",
-                "action": "submit",
-                "observation": "diff --git a/sums.py b/sums.py",
-                "response": "submit",
-            },
-        ],
+        "trajectory": [dict(zip(done, step, strict=True)) for step in steps],
         "history": [
             {"role": "system", "content": "work"},
             demonstration,
-            {"role": "user", "content": SWE_PROMPT, "agent": "primary"},
+            {"role": "user", "content": SWE_PROMPT},
         ],
-        "info": {
-            "exit_status": canary or "submitted",
-            "submission": canary or "diff",
-        },
+        "info": {"exit_status": canary, "submission": canary},
     } | changes
 
 
@@ -74,28 +57,12 @@ def openhands(
         "history": [
             {"source": "agent", "action": "system", "args": {"content": "You are an agent."}},
             {"source": "user", "action": "message", "args": {"content": "Fix it."}},
-            {
-                "source": "agent",
-                "action": "run",
-                "args": {"command": "ls", "thought": f"I {text}.", "hidden": False},
-            },
-            {
-                "source": "agent",
-                "observation": "run",
-                "content": "sums.py",
-                "extras": {"metadata": {"exit_code": 0}},
-            },
-            {
-                "source": "environment",
-                "observation": "agent_state_changed",
-                "content": "",
-                "extras": {"agent_state": "finished"},
-            },
-            {
-                "source": "agent",
-                "action": "finish",
-                "args": {"final_thought": "Fixed.", "task_completed": "true"},
-            },
+            {"source": "agent", "action": "run"}
+            | {"args": {"command": "ls", "thought": f"I {text}.", "hidden": False}},
+            {"source": "agent", "observation": "run", "content": "sums.py"},
+            {"source": "environment", "observation": "agent_state_changed", "content": ""},
+            {"source": "agent", "action": "finish"}
+            | {"args": {"final_thought": "Fixed.", "task_completed": "true"}},
         ],
         "error": None,
     }
@@ -118,33 +85,20 @@ def rebench_row(
 ) -> dict[str, Any]:
     """A row of SWE-rebench OpenHands trajectories."""
 
-    def message(
-        role: str, content: str, calls: list[Any] | None = None, name: str | None = None
-    ) -> dict[str, Any]:
-        return {
-            "role": role,
-            "content": content,
-            "tool_calls": calls,
-            "name": name,
-            "tool_call_id": None,
-        }
+    def message(role: str, content: str, **more: Any) -> dict[str, Any]:
+        return {"role": role, "content": content, "tool_calls": None, "name": None} | more
 
-    call = {
-        "id": "c",
-        "type": "function",
-        "function": {"name": "execute_bash", "arguments": '{"command": "ls"}'},
-    }
+    call = {"id": "c", "function": {"name": "execute_bash", "arguments": '{"command": "ls"}'}}
     return {
         "trajectory_id": f"chat-{identity}-{number}",
         "instance_id": identity,
         "trajectory": [
             message("system", "You are an agent."),
             message("user", f"<issue_description>\n{ISSUE}\n</issue_description>\nFix it."),
-            message("assistant", f"I look, {number}.", [call]),
+            message("assistant", f"I look, {number}.", tool_calls=[call]),
             message("tool", "sums.py", name="execute_bash"),
             message("assistant", "Fixed."),
         ],
-        "tools": [canary],
         "model_patch": canary or "diff",
         "exit_status": canary or "submit",
         "resolved": resolved,
@@ -157,11 +111,7 @@ def swe_agent_row(
     """A row of the SWE-agent trajectories of Nebius."""
 
     def message(role: str, text: str | None, system: str | None = None) -> dict[str, Any]:
-        return {
-            "role": role,
-            "text": text,
-            "system_prompt": system,
-        }
+        return {"role": role, "text": text, "system_prompt": system}
 
     return {
         "instance_id": identity,

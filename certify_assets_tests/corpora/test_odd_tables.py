@@ -1,9 +1,5 @@
-"""One table of runs written in many ways: read right, or refused with what would read it right."""
+"""What was understood of odd tables of runs is said, or refused with a remedy."""
 
-import gzip
-import json
-import re
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,71 +8,19 @@ import pytest
 
 from certify_assets.corpora.formats.importing import ImportedCorpus, import_corpus
 from certify_assets.errors import InputError
-from certify_assets.tables.outcomes import means_failure
-from certify_assets_tests.tables.ways import Way, book, file_of, text, ways, words
+from certify_assets_tests.tables.ways import text, words
 
-TASKS = ["tür 1", "tür 1", "b-2", "c", "7", "7"]
-OUTCOMES = [0, 1, 1, 0, 1, 0]
-TEXTS = ["opened a; b", "clicked, then left", "typed 1,5", "a|b", "ended", "läuft"]
-PLAIN = pd.DataFrame({"task_id": TASKS, "outcome": OUTCOMES, "text": TEXTS})
-
-
-def packed(path: Path) -> None:
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("runs.csv", PLAIN.to_csv(index=False, sep=";").encode("cp1252"))
-
-
-def compressed(path: Path) -> None:
-    path.write_bytes(gzip.compress(PLAIN.to_csv(index=False, sep=";").encode()))
-
-
-WAYS = [
-    *ways(PLAIN, "csv jsonl parquet xlsx"),
-    Way("a.jsonl", file_of(words(PLAIN, True, False))),
-    Way("a.parquet", file_of(words(PLAIN, True, False))),
-    Way("a.xlsx", book(About=pd.DataFrame({"about": ["runs of March"]}), Runs=PLAIN)),
-    Way("a.csv.gz", compressed),
-    Way("a.zip", packed),
-]
+PLAIN = pd.DataFrame(
+    {
+        "task_id": ["tür 1", "tür 1", "b-2", "c", "7", "7"],
+        "outcome": [0, 1, 1, 0, 1, 0],
+        "text": ["opened a; b", "clicked, then left", "typed 1,5", "a|b", "ended", "läuft"],
+    }
+)
 
 
 def read(path: Path, **options: Any) -> ImportedCorpus:
     return import_corpus(path, name="c", format="table" if options else "auto", options=options)
-
-
-def remedy(sentence: str) -> dict[str, Any]:
-    """Return the options that a refusal names, a label being the success of the table."""
-    found: dict[str, Any] = {}
-    if columns := re.search(r"--option 'columns=(\{.*?\})'", sentence):
-        found["columns"] = json.loads(columns[1])
-    if "--option success=VALUE" in sentence:
-        named = sentence.partition("among")[2]
-        found["success"] = next(word for word in ("good", "ok", "passed", "A") if word in named)
-    if scale := re.search(
-        r"go from \S+ to (\d)\. Say where success begins with --option", sentence
-    ):
-        found["threshold"] = scale[1]
-    return found
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_table_of_runs_is_read_right_or_refused_with_a_remedy(way: Way, tmp_path: Path) -> None:
-    way.write(path := tmp_path / way.file)
-    options: dict[str, Any] = {}
-    if means_failure(way.columns.get("outcome", "")):
-        options = {"columns": dict(way.columns)}
-        with pytest.raises(InputError, match=r"name that means a failure.* .*success=VALUE"):
-            read(path, **options)
-        options["success"] = way.success
-    elif way.columns or way.success:
-        with pytest.raises(InputError) as refused:
-            read(path)
-        options = remedy(str(refused.value))
-        assert options
-    found = read(path, **options)
-    observed = [steps[0]["observation"] for steps in found.frame["steps"]]
-    rows = sorted(zip(found.frame["task_id"], found.frame["outcome"], observed, strict=True))
-    assert rows == sorted(zip(TASKS, OUTCOMES, TEXTS, strict=True)) and found.dropped == {}
 
 
 def test_what_was_understood_of_tables_is_said_in_one_line(tmp_path: Path) -> None:

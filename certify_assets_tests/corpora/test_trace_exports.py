@@ -123,9 +123,8 @@ def test_langsmith_places_runs_by_what_there_is(tmp_path: Path) -> None:
     some, said = [*runs("x", "a"), *runs("y", "b")], [feedback("x", 1), feedback("y", 0)]
     wanted = read(write_lines(tmp_path / "whole.jsonl", [*some, *said]))
     assert set(wanted.frame["trajectory_id"]) == {run_id("x/root"), run_id("y/root")}
-    for missing in ("session_id", "dotted_order"):
-        bare = [{key: run[key] for key in run if key != missing} for run in some]
-        assert_same(write_lines(tmp_path / "bare.jsonl", shuffled([*bare, *said], 4)), wanted)
+    bare = [{key: run[key] for key in run if key != "session_id"} for run in some]
+    assert_same(write_lines(tmp_path / "bare.jsonl", shuffled([*bare, *said], 4)), wanted)
     write_parquet(tmp_path / "bulk" / "runs.parquet", some)
     write_lines(tmp_path / "bulk" / "feedback.jsonl", said)
     assert detect_format([tmp_path / "bulk"]) == "langsmith"

@@ -26,15 +26,6 @@ def test_a_compressed_file_is_read_as_its_content(tmp_path: Path) -> None:
     )
 
 
-def test_a_compressed_file_cannot_fill_memory(tmp_path: Path) -> None:
-    (tmp_path / "bomb.json.gz").write_bytes(gzip.compress(b"0" * (3 << 20)))
-    (file,) = FileSet([tmp_path], {".json"}, Tally(), ReadLimits(file_bytes=1 << 20))
-    with pytest.raises(
-        InputError, match="more bytes than that when decompressed, the limit is 1,048,576"
-    ):
-        file.read()
-
-
 def test_a_zip_is_read_in_place_and_safely(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "runs.zip", "w") as archive:
         for name in (

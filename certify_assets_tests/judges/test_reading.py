@@ -141,8 +141,8 @@ def test_the_page_names_the_model_and_every_unusual_part_of_the_prompt(corpora: 
     revision = record.detail("provenance")["settings"]["revision"]
     assert len(revision) == 64 and facts["base model revision"] == revision
     assert facts["base model"] == folder.name
-    assert facts["system text's place"] == "at the head of the user's message (system_role: user)"
-    assert (facts["opening"], facts["marker"]) == ("HERE IS A RUN", "ANSWER:")
+    assert facts["prompt, system_role"] == "user"
+    assert (facts["prompt, opening"], facts["prompt, marker"]) == ("HERE IS A RUN", "ANSWER:")
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,8 @@ def test_a_language_model_of_a_folder_goes_from_settings_to_certificates(corpora
     assert verify_stored(judged(corpora, "three", "mine")) == []
     facts = reading_facts(judge, record)
     assert facts["reads"].startswith("whole runs, 256 tokens of a prompt; ")
-    assert facts["verdict words"] == "yes and no" and "sceptical auditor" in facts["system text"]
+    assert (facts["prompt, success"], facts["prompt, fail"]) == ("yes", "no")
+    assert "sceptical auditor" in facts["prompt, system"]
     report = judge.canaries
     assert report is not None and report.runs == LANGUAGE_RUNS and set(report.lifts)
     # a prompt in other words is another judge

@@ -105,4 +105,3 @@ def test_page_and_overview_have_the_finding(dialects: Store) -> None:
     html = Path(judge_page.write_page(judge)).read_text("utf-8")
     assert "agent_shift" in html and "beyond chance" in html
     assert "The judge is trained again without the agent as well." in html
-    assert "odd" in judge_page.largest_agents(judge)

@@ -158,7 +158,7 @@ def test_shares_right_are_on_the_queue_page_with_their_interval_but_not_served(
     )
     queue, agreement = queue_of(store), queue_agreement(Corpus(store, "c"))
     page = render_queue(queue, "c", agreement=agreement)
-    assert "known runs right" in page and "9 of 10<small>55" in page
+    assert "9 of 10 known runs right (90%, 95% interval 55% to 100%)" in page
     assert "known runs right" not in render_queue(queue, "c")
 
 

@@ -68,28 +68,6 @@ def test_code_o_carries_the_fit() -> None:
     )
 
 
-def test_the_coverage_picked_on_cal_hardly_changes_the_fit() -> None:
-    clean = [
-        replace(item, coverage=0.297) if item.corpus == "Tool" else item for item in PAPER_POINTS
-    ]
-    assert round(fit_law(clean).form("law").loocv_r2, 3) == 0.964
-
-
-def test_over_whole_numbers_another_saturation_wins() -> None:
-    y = np.array([item.coverage for item in PAPER_POINTS])
-    sse = {}
-    for k in range(1, 101):
-        x = np.array([item.x * -np.expm1(-item.n_eff / k) for item in PAPER_POINTS])
-        sse[k] = ((y - leave_one_out(x, y)) ** 2).sum()
-    assert min(sse, key=lambda k: sse[k]) == 8
-    assert round(1 - sse[8] / ((y - y.mean()) ** 2).sum(), 3) == 0.968
-
-
-def test_published_index_and_product_agree_to_rounding() -> None:
-    for item in PAPER_POINTS:
-        assert abs(item.x - item.failures * item.discrimination) < 0.0035
-
-
 @given(
     st.lists(
         st.tuples(st.floats(0, 1), st.floats(0, 1)),

@@ -134,7 +134,7 @@ def test_a_model_runs_on_real_pages_and_a_stopped_generation_goes_on(
         ['click button "ONE"', "the page ended"],
         ['claim("pressed ONE")', ""],
     ]
-    assert 'holds "no such name"' in str(entered["steps"])
+    assert "textbox: no such name" in str(entered["steps"])
     assert '0. button "ONE"' in asked[0]["messages"][-1]["content"]
     # nothing of the harness is shown
     assert not [word for word in ("reward", "Time left", "Last 10") if word in str(asked)]

@@ -17,7 +17,7 @@ from certify_assets.certificates.populations import Sample
 from certify_assets.errors import InputError
 from certify_assets.research.designs import DESIGNS, study_designs
 from certify_assets.research.paper import simulation_rates
-from certify_assets.research.populations import TAU, Clustered, Design, Fooled, effect_sd, pilot_of
+from certify_assets.research.populations import Clustered, Design, Fooled, effect_sd, pilot_of
 from certify_assets.research.simulation import PAPER_PROCEDURES, Simulation, simulate, summarise
 
 _SMALL = {"tasks": (20,), "rhos": (0.5,)}
@@ -98,35 +98,6 @@ def test_a_pilot_changes_no_other_number() -> None:
     assert Simulation.from_dict(json.loads(json.dumps(every.to_dict()))) == every
 
 
-def test_truth_of_many_thresholds_is_that_of_each() -> None:
-    places = np.array([-1.0, 0.0, 2.0])
-    for name in DESIGNS:
-        design = _one(name)
-        assert design.true_error(places) == pytest.approx(
-            [float(design.true_error(place)) for place in places]
-        )
-
-
-def test_quadrature_agrees_with_adaptive_integration() -> None:
-    from scipy.integrate import quad
-    from scipy.stats import norm
-
-    for rho, tau in TAU.items():
-
-        def part(effect: float, label: int, tau: float = tau) -> float:
-            success = 1 / (1 + np.exp(0.8 - effect))
-            inside = norm.cdf(1.0 - 0.9 * effect - 2.2 * (2 * label - 1))
-            return float(norm.pdf(effect, scale=tau) * inside * (success if label else 1 - success))
-
-        right, wrong = (
-            quad(part, -9 * tau, 9 * tau, args=(label,), limit=400, epsabs=1e-12)[0]
-            for label in (1, 0)
-        )
-        assert float(Clustered(tasks=2, rho=rho).true_error(1.0)) == pytest.approx(
-            right / (right + wrong), rel=1e-8
-        )
-
-
 def test_population_icc_of_the_papers_labels() -> None:
     # the labels are nominal; the reference values come from a draw
     for rho, reference in ((0.1, 0.137), (0.5, 0.485), (0.8, 0.699)):
@@ -134,19 +105,6 @@ def test_population_icc_of_the_papers_labels() -> None:
     # any other label is met
     assert Clustered(tasks=2, rho=0.3).population_icc() == pytest.approx(0.3)
     assert effect_sd(0.0) == 0.0
-
-
-def test_sizes_follow_their_law() -> None:
-    def sizes(name: str) -> np.ndarray:
-        drawn = replace(_one(name), tasks=20_000).draw(np.random.default_rng(1))
-        return np.bincount(drawn.tasks)
-
-    for name, mean in (("paper", 8.0), ("low_base_rate", 16.0)):
-        assert sizes(name).mean() == pytest.approx(mean, abs=0.1)
-    heavy = sizes("heavy_tails")
-    assert heavy.min() == 2 and heavy.max() == 61
-    larger = replace(_one("fooled_larger"), tasks=40_000).draw(np.random.default_rng(2))
-    assert larger.outcomes.mean() == pytest.approx(0.15, abs=0.01)
 
 
 def test_the_study_has_the_designs_of_the_paper() -> None:

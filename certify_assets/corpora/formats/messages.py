@@ -14,7 +14,6 @@ from certify_assets.corpora.formats.files import Tally
 from certify_assets.corpora.formats.records import (
     Record,
     inside,
-    is_list_of_objects,
     listed,
     mapping,
     objects,
@@ -193,94 +192,80 @@ def messages_of(
         In their order. The result of a tool inside another message is a message of its own, with
         the name of the tool where the list holds the call.
     """
-    return tuple(_Reader(role, tools_by_call).read(value, 0))
+    records = _messages_in(value)
+    if not records:
+        held = parsed(value)
+        # an input is an object, and its only text is what was asked; other JSON is text as it is
+        is_input = role == "user" and isinstance(held, dict) and len(held) == 1
+        given = held if is_input else value
+        return (Message(role, value_text(given)),) if given not in (None, "", [], {}) else ()
+    # results name the call that they answer, and only the call names its tool
+    tools: dict[str, str] = {}
+    found: list[Message] = []
+    for record in records:
+        found += _read(record, role, tools)
+        if not tools_by_call:
+            tools.clear()
+    return tuple(found)
 
 
-class _Reader:
-    def __init__(self, role: str, tools_by_call: bool) -> None:
-        self._role, self._tools_by_call = role, tools_by_call
-        # results name the call that they answer, and only the call names its tool
-        self._tools: dict[str, str] = {}
-
-    def read(self, value: Any, depth: int) -> Iterator[Message]:
-        if isinstance(value, str):
-            found = parsed(value)
-            # JSON that holds no message is the text of a message as it is; an input is an
-            # object, and its only text is what was asked
-            asked = self._role == "user" and isinstance(found, dict) and len(found) == 1
-            value = found if asked or _speaks(found) else value
-        if value in (None, "", [], {}) or depth > _DEEPEST:
-            return
-        if isinstance(value, list) and (depth or _speaks(value)):
-            for item in value:
-                yield from self.read(item, depth + 1)
-        elif isinstance(value, dict) and (wrapped := _wrapped(value)):
-            yield from self.read(wrapped, depth + 1)
-        elif isinstance(value, dict) and _is_message(value):
-            yield from self._message(value)
-        else:
-            yield Message(self._role, value_text(value))
-
-    def _message(self, record: Record) -> Iterator[Message]:
-        said = text_of(record.get("role") or record.get("type") or self._role).strip().lower()
-        role = _ROLES.get(said, said)
-        blocks: list[Any] = next(filter(None, (listed(record.get(key)) for key in _BLOCKS)), [])
-        calls = [*listed(record.get("tool_calls")), record.get("function_call")]
-        calls += (part for part in objects(blocks) if _kind(part) in _CALLS)
-        for call in map(mapping, calls):
-            identity = inside(call, "tool_call", "id") or call.get("id")
-            if identity and self._tools_by_call:
-                self._tools[str(identity)] = str(_function(call)[0] or "")
-        text = _joined(blocks) if blocks else value_text(record.get("content", record.get("text")))
-        results = [part for part in objects(blocks) if _kind(part) in _RESULTS]
-        written = calls_text(calls)
-        if text or written or not results:
-            tool = str(record.get("name") or self._named(record)) if role == "tool" else ""
-            yield Message(role, text, written, tool)
-        for part in results:
-            result = mapping(part.get(_kind(part))) or part
-            answers = (result[key] for key in ("response", "result", "content") if key in result)
-            answer = next(answers, None)
-            text = message_text(answer) or value_text(answer)
-            yield Message("tool", text, (), str(result.get("name") or self._named(part)))
-
-    def _named(self, record: Record) -> str:
-        keys = ("tool_call_id", "tool_use_id", "id")
-        return next((self._tools.get(str(record[key]), "") for key in keys if record.get(key)), "")
-
-
-def _wrapped(value: Record) -> Any:
-    """Return what an object wraps: one message, or a list of them."""
+def _messages_in(value: Any, depth: int = 0) -> list[Record]:
+    """Return the messages that a value holds, out of what wraps them; none of other data."""
+    value = parsed(value)
+    if depth > _DEEPEST or not isinstance(value, dict | list):
+        return []
+    if isinstance(value, list):
+        held = [(item, _messages_in(item, depth + 1)) for item in value]
+        if not any(records for _, records in held):
+            return []
+        # among messages other data is said too
+        return [
+            record
+            for item, records in held
+            for record in records or [{"content": value_text(item)}]
+        ]
     if isinstance(value.get("kwargs"), dict) and "lc" in value:
         kind = text_of((listed(value.get("id")) or [""])[-1])
-        return {"type": kind, **value["kwargs"]}
+        return [{"type": kind, **value["kwargs"]}]
     if isinstance(value.get("message"), dict):
-        return value["message"]
-    if "role" in value or "content" in value:
-        return None
-    for key in _LISTS:
-        found = _conversation(parsed(value.get(key)))
-        if is_list_of_objects(found) and any(map(_speaks, found)):
-            return found
-    return None
-
-
-def _conversation(value: Any) -> Any:
-    """Return a list of messages; LangChain records it as the only one of a list."""
-    several = isinstance(value, list) and len(value) == 1 and isinstance(value[0], list)
-    return value[0] if several else value
-
-
-def _speaks(value: Any) -> bool:
-    """Whether a value holds messages, as opposed to other data."""
-    if isinstance(value, list):
-        return any(map(_speaks, objects(_conversation(value))))
-    return isinstance(value, dict) and (_is_message(value) or _wrapped(value) is not None)
-
-
-def _is_message(value: Record) -> bool:
+        inner = value["message"]
+        return _messages_in(inner, depth + 1) or [{"content": value_text(inner)}]
     has_text = not value.keys().isdisjoint(("content", "contents", "parts", "tool_calls"))
-    return isinstance(value.get("role"), str) or (has_text and isinstance(value.get("type"), str))
+    if isinstance(value.get("role"), str) or (has_text and isinstance(value.get("type"), str)):
+        return [value]
+    keys = () if "content" in value else _LISTS
+    given = (value.get(key) for key in keys if isinstance(parsed(value.get(key)), list))
+    lists = (_messages_in(each, depth + 1) for each in given)
+    return next(filter(None, lists), [])
+
+
+def _read(record: Record, default: str, tools: dict[str, str]) -> Iterator[Message]:
+    """Read one message, and the results inside it as messages of their own."""
+    said = text_of(record.get("role") or record.get("type") or default).strip().lower()
+    role = _ROLES.get(said, said)
+    blocks: list[Any] = next(filter(None, (listed(record.get(key)) for key in _BLOCKS)), [])
+    calls = [*listed(record.get("tool_calls")), record.get("function_call")]
+    calls += (part for part in objects(blocks) if _kind(part) in _CALLS)
+    for call in map(mapping, calls):
+        if identity := inside(call, "tool_call", "id") or call.get("id"):
+            tools[str(identity)] = str(_function(call)[0] or "")
+
+    def tool(answer: Record) -> str:
+        ids = (answer.get(key) for key in ("tool_call_id", "tool_use_id", "id"))
+        known = next((tools.get(str(one), "") for one in ids if one), "")
+        return str(answer.get("name") or known)
+
+    text = _joined(blocks) if blocks else value_text(record.get("content", record.get("text")))
+    results = [part for part in objects(blocks) if _kind(part) in _RESULTS]
+    written = calls_text(calls)
+    if text or written or not results:
+        yield Message(role, text, written, tool(record) if role == "tool" else "")
+    for part in results:
+        result = mapping(part.get(_kind(part))) or part
+        answers = (result[key] for key in ("response", "result", "content") if key in result)
+        answer = next(answers, None)
+        text = message_text(answer) or value_text(answer)
+        yield Message("tool", text, (), tool({**part, **result}))
 
 
 def _kind(part: Record) -> str:

@@ -7,7 +7,7 @@ import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import SPLITS
-from certify_assets.defs.checks import check
+from certify_assets.defs.checks import asked_together, check
 from certify_assets.defs.names import corpora_partitions, key
 from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import IntegrityError
@@ -108,9 +108,13 @@ def data_quality(
 def corpus_checks() -> list[dg.AssetChecksDefinition]:
     """Return every check of this domain."""
     of_splits = [
-        check(f"corpora/{split}_split", blocking=True, named_by=disjoint_tasks)(
-            partial(disjoint_tasks, split=split)
-        )
+        check(
+            f"corpora/{split}_split",
+            blocking=True,
+            named_by=disjoint_tasks,
+            step="corpora/splits",
+        )(partial(disjoint_tasks, split=split))
         for split in SPLITS
     ]
-    return [no_leak_field, separate_tasks, *of_splits, no_structural_leak, data_quality]
+    asked = [no_leak_field, separate_tasks, *of_splits, no_structural_leak]
+    return [*asked_together(asked), data_quality]

@@ -198,7 +198,6 @@ def _report(spec: JudgeSpec) -> dg.AssetsDefinition:
         # judges are trained without an agent here, where it is shown, and by no certificate
         shifts = [item["message"] for item in left_out_agents(judge).findings]
         metadata = {
-            "largest_agent_error": judge_page.largest_agents(judge),
             "agent_shift": " ".join(shifts) or "no agent is above the budget beyond chance",
         }
         return step.made(metadata, page=judge.key("page.html"))

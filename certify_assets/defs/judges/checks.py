@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import dagster as dg
 
-from certify_assets.defs.checks import check
+from certify_assets.defs.checks import Question, asked_together, check
 from certify_assets.defs.setup import judges
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import HARVEST_JUDGES
@@ -27,22 +27,21 @@ def judge_checks() -> list[dg.AssetChecksDefinition]:
         ("audit", True, audit_verdict),
         ("audit", True, test_ledger),
     ]
-    return [
-        *(_check(name, *what) for name in judges() for what in asked),
-        *(
-            _check(name, "model", True, pseudo_labels_stay_out)
-            for name in HARVEST_JUDGES
-            if name in judges()
-        ),
-    ]
+    harvested = [name for name in HARVEST_JUDGES if name in judges()]
+    return asked_together(
+        [
+            *(_check(name, *what) for name in judges() for what in asked),
+            *(_check(name, "model", True, pseudo_labels_stay_out) for name in harvested),
+        ]
+    )
 
 
 def monitor_checks() -> list[dg.AssetChecksDefinition]:
     """Return the check of every judge's monitor."""
-    return [_check(name, "monitor", False, no_alarm) for name in judges()]
+    return asked_together([_check(name, "monitor", False, no_alarm) for name in judges()])
 
 
-def _check(judge: str, part: str, blocking: bool, ask: Ask) -> dg.AssetChecksDefinition:
+def _check(judge: str, part: str, blocking: bool, ask: Ask) -> Question:
     made = check(f"judges/{judge}/{part}", blocking=blocking, named_by=ask)
     return made(lambda corpus: ask(JudgedCorpus(corpus, judge)))
 

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.checks import check
+from certify_assets.defs.checks import asked_together, check
 from certify_assets.operations import checks
 from certify_assets.operations.checks import Verdict
 from certify_assets.operations.labels import label_table
@@ -16,28 +16,30 @@ _WARN, _ERROR = 0.10, 0.25
 
 def operation_checks() -> list[dg.AssetChecksDefinition]:
     """Return the checks of the decisions."""
-    return [
+    asked = [
         # rows that were refused go to review: what comes after is for that
         check("operations/decisions")(checks.deployment_stands),
         check("operations/decisions", blocking=True)(checks.decided_by_deployed),
         check("operations/decisions", blocking=True)(checks.drawn_as_planned),
         check("operations/batch_certificates")(checks.batches_certified),
     ]
+    return asked_together(asked)
 
 
 def recertify_checks() -> list[dg.AssetChecksDefinition]:
     """Return the checks of monitor and recertification, each of three states."""
-    return [
+    asked = [
         check("operations/monitor")(checks.no_alarm),
         check("operations/recertification")(checks.delta_left),
         check("operations/recertification")(checks.audit_sample_complete),
         check("operations/recertification")(checks.not_expired),
     ]
+    return asked_together(asked)
 
 
 def review_checks() -> list[dg.AssetChecksDefinition]:
     """Return the checks of the labels."""
-    return [reviewers_agree, labels_of_known_runs]
+    return asked_together([reviewers_agree, labels_of_known_runs])
 
 
 @check("operations/reviewed_labels")

@@ -1,6 +1,5 @@
 """Cleaned runs of two agents at three tasks, with two annotators, a judgment and a list."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -22,39 +21,23 @@ COUNTS = Counts(
 )
 
 
-def experiment(agent: str, benchmark: str = "shop") -> str:
-    return f"{agent}_on_{benchmark}.resized"
+def experiment(agent: str) -> str:
+    return f"{agent}_on_shop.resized"
 
 
-def annotation(
-    annotator: str, task: str, agent: str, verdict: str, side: str = "No", **changes: str
-) -> str:
-    benchmark = changes.get("benchmark", "shop")
-    cells = [
-        annotator,
-        benchmark,
-        task,
-        agent,
-        changes.get("exp", experiment(agent, benchmark)),
-        verdict,
-        side,
-        "2. Suboptimal",
-        side,
-    ]
+def annotation(annotator: str, task: str, agent: str, verdict: str, side: str = "No") -> str:
+    cells = annotator, "shop", task, agent, experiment(agent), verdict, side, "2. Suboptimal", side
     return ",".join(cells)
 
 
 def step(number: int, action: str | None, **changes: Any) -> dict[str, Any]:
     return {
-        "num": number,
         "reasoning": f"thought {number}" if action else None,
         "action": action,
         "url": f"http://shop.test/{number}",
         "last_action_error": "",
         "axtree": f"RootWebArea 'page {number}'",
         "axtree_pruned": "pruned",
-        "stats": {"n_token": 3},
-        "chat_messages": [{"role": "assistant", "message": "hi"}],
     } | changes
 
 
@@ -62,12 +45,10 @@ def record(agent: str = AGENTS[0], goal: Any = "Buy a lamp.", **changes: Any) ->
     return {
         "benchmark": "shop",
         "agent": agent,
-        "model": agent.removeprefix("GenericAgent-"),
         "valid": True,
         "experiment": experiment(agent),
         "goal": goal,
-        "seed": 0,
-        "summary_info": {"n_steps": 2, "cum_reward": 1.0, "err_msg": None, "terminated": True},
+        "summary_info": {"cum_reward": 1.0},
         "steps": [
             step(0, "click('12')"),
             step(1, f"send_msg_to_user('{agent} is done')"),
@@ -77,16 +58,8 @@ def record(agent: str = AGENTS[0], goal: Any = "Buy a lamp.", **changes: Any) ->
 
 
 def write_run(root: Path, task: str, run: dict[str, Any]) -> Path:
-    name = run["agent"]
-    return write_json(
-        root
-        / "cleaned"
-        / run["benchmark"]
-        / name
-        / experiment(name, run["benchmark"])
-        / f"{task}.json",
-        run,
-    )
+    folder = root / "cleaned" / "shop" / run["agent"] / experiment(run["agent"])
+    return write_json(folder / f"{task}.json", run)
 
 
 def write_annotations(root: Path, rows: list[str]) -> Path:
@@ -131,14 +104,8 @@ def write(root: Path, canary: str | None = None) -> None:
 
 def _planted(run: dict[str, Any], canary: str | None) -> dict[str, Any]:
     if canary:
-        run = json.loads(json.dumps(run))
-        run["summary_info"] |= {"stack_trace": canary, canary: canary}
-        run |= {"logs": canary, "trajectory_dir": canary, "seed": canary, canary: canary}
+        planted = {"logs": canary, "stats": {canary: canary}, "reward": canary, canary: canary}
+        run |= planted | {"summary_info": planted}
         for item in run["steps"]:
-            item |= {
-                "stats": {canary: canary},
-                "chat_messages": [{"role": "user", "message": canary}],
-                "reward": canary,
-                canary: canary,
-            }
+            item |= planted | {"chat_messages": [{"role": "user", "message": canary}]}
     return run

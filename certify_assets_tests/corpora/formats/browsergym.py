@@ -32,13 +32,8 @@ def info(step: int, action: str | None, **changes: Any) -> dict[str, Any]:
             "chat_messages": [{"role": "assistant", "message": "Hi!"}],
         },
         "reward": 0.0,
-        "raw_reward": 0.0,
-        "terminated": action is None,
-        "truncated": False,
         "action": action,
         "agent_info": {"think": f"thought {step}"} if action else {},
-        "stats": {},
-        "task_info": {},
     } | changes
 
 
@@ -99,12 +94,7 @@ def write(root: Path, canary: str | None = None) -> None:
 def _planted(steps: list[dict[str, Any]], canary: str | None) -> list[dict[str, Any]]:
     if canary:
         for item in steps:
-            item |= {
-                "task_info": {"message": canary},
-                "stats": {canary: canary},
-                "profiling": {canary: canary},
-                canary: canary,
-            }
-            item["agent_info"] |= {"err_msg": None, "stack_trace": canary, "chat_messages": canary}
+            item |= {"task_info": {"message": canary}, "stats": {canary: canary}, canary: canary}
+            item["agent_info"] |= {"stack_trace": canary, "chat_messages": canary}
         steps[-1]["obs"]["chat_messages"].append({"role": "user", "message": canary})
     return steps

@@ -22,37 +22,23 @@ def result(
         "task_name": task,
         "trial_name": name,
         "trial_uri": f"file:///jobs/{name}",
-        "task_id": {"path": f"tasks/{task}"},
-        "source": "demo-bench",
-        "task_checksum": "ab12",
-        "config": {},
-        "agent_info": {
-            "name": "hand",
-            "version": "1",
-            "model_info": {"name": "model-x", "provider": "maker"},
-        },
+        "agent_info": {"name": "hand", "model_info": {"name": "model-x", "provider": "maker"}},
         "agent_result": {"metadata": {"note": canary}},
         "verifier_result": {"rewards": rewards} if rewards is not None else None,
         "exception_info": None,
-        "step_results": None,
     } | more
 
 
 def agent_step(
     message: str, command: str, seen: str, canary: str | None = None, **more: Any
 ) -> dict[str, Any]:
+    call = {"tool_call_id": "c1", "function_name": "bash", "arguments": {"command": command}}
     return {
-        "step_id": 2,
         "source": "agent",
         "message": message,
         "reasoning_content": f"I think about {command}.",
-        "tool_calls": [
-            {"tool_call_id": "c1", "function_name": "bash", "arguments": {"command": command}}
-        ],
-        "observation": {
-            "results": [{"source_call_id": "c1", "content": seen, "extra": {"note": canary}}]
-        },
-        "metrics": {"prompt_tokens": 5},
+        "tool_calls": [call],
+        "observation": {"results": [{"content": seen, "extra": {"note": canary}}]},
         "extra": {"note": canary},
     } | more
 
@@ -60,42 +46,22 @@ def agent_step(
 def trajectory(
     asked: str | None, *steps: dict[str, Any], canary: str | None = None, **more: Any
 ) -> dict[str, Any]:
-    begin = [{"step_id": 1, "source": "system", "message": "You are at a terminal."}]
-    begin += [{"step_id": 2, "source": "user", "message": asked}] if asked else []
-    about = {
-        "notes": canary,
-        "final_metrics": {"extra": {"note": canary}},
-        "extra": {"note": canary},
-    }
-    return (
-        {
-            "schema_version": "ATIF-v1.6",
-            "session_id": "s",
-            "agent": {"name": "hand", "version": "1"},
-            "steps": begin + list(steps),
-        }
-        | about
-        | more
-    )
+    begin = [{"source": "system", "message": "You are at a terminal."}]
+    begin += [{"source": "user", "message": asked}] if asked else []
+    about = {"notes": canary, "extra": {"note": canary}}
+    return {"schema_version": "ATIF-v1.6", "steps": begin + list(steps)} | about | more
 
 
 def put(
     folder: Path,
-    record: dict[str, Any] | None,
+    record: dict[str, Any],
     documents: dict[str, Any],
     canary: str | None = None,
 ) -> None:
-    verifier = {
-        "reward.txt": "1",
-        "reward.json": '{"reward": 1}',
-        "test-stdout.txt": "1 passed",
-        "ctrf.json": '{"results": {}}',
-    }
-    texts = {f"verifier/{name}": f"{text}{canary or ''}" for name, text in verifier.items()}
-    texts |= {name: json.dumps(document) for name, document in documents.items()}
-    texts |= {"config.json": "{}", "trial.log": canary or "", "exception.txt": canary or ""}
-    if record is not None:
-        texts["result.json"] = json.dumps(record)
+    names = ("verifier/reward.json", "verifier/test-stdout.txt", "trial.log", "exception.txt")
+    texts = dict.fromkeys(names, canary or "{}")
+    for name, document in {"config.json": {}, "result.json": record, **documents}.items():
+        texts[name] = json.dumps(document)
     for name, text in texts.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, "utf-8")

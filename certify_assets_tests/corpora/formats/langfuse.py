@@ -1,6 +1,7 @@
 """Langfuse traces as its API gives them, and the same kind of traces as its blob storage export."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,6 @@ from certify_assets_tests.corpora.formats import Counts
 COUNTS = Counts(
     trajectories=6, tasks=3, successes=3, dropped={"no_label": 1, "label_without_trace": 1}
 )
-_SNAKE = {
-    "traceId": "trace_id",
-    "parentObservationId": "parent_observation_id",
-    "observationId": "observation_id",
-    "startTime": "start_time",
-    "statusMessage": "status_message",
-    "dataType": "data_type",
-    "stringValue": "string_value",
-    "sessionId": "session_id",
-    "userId": "user_id",
-    "projectId": "project_id",
-}
 
 
 def trace(
@@ -37,19 +26,16 @@ def trace(
         {"role": "user", "content": f"Cancel booking {task}."},
     ]
     function = {"name": "find", "arguments": json.dumps({"id": task})}
-    call = {
-        "role": "assistant",
-        "content": "I look first.",
-        "tool_calls": [{"id": "c1", "type": "function", "function": function}],
-    }
+    calls = [{"id": "c1", "type": "function", "function": function}]
+    call = {"role": "assistant", "content": "I look first.", "tool_calls": calls}
     found = {"role": "tool", "tool_call_id": "c1", "content": f"booking {task} is open"}
     answer = {"role": "assistant", "content": f"Cancelled {task} in attempt {attempt}."}
-    model, verdict = {"model": "model-x"}, (canary or "?", canary or "right", {})
+    verdict = (canary or "?", canary or "right")
     rows: list[tuple[Any, ...]] = [
-        ("root", "AGENT", "", "travel", {"messages": question}, answer, {}),
-        ("llm1", "GENERATION", "root", "chat", question, call, model),
-        ("tool", "TOOL", "root", "find", {"id": task}, found["content"], {}),
-        ("llm2", "GENERATION", "root", "chat", [*question, call, found], answer, model),
+        ("root", "AGENT", None, "travel", {"messages": question}, answer),
+        ("llm1", "GENERATION", "root", "chat", question, call),
+        ("tool", "TOOL", "root", "find", {"id": task}, found["content"]),
+        ("llm2", "GENERATION", "root", "chat", [*question, call, found], answer),
         ("judge", "EVALUATOR", "root", "judge", *verdict),
         ("judge1", "GENERATION", "judge", "judge model", *verdict),
     ]
@@ -59,33 +45,29 @@ def trace(
             "traceId": identity,
             "type": kind,
             "name": called,
+            "model": "model-x" if called == "chat" else None,
             "startTime": f"2026-03-01T10:00:0{number}.000Z",
-            "parentObservationId": f"{identity}-{parent}" if parent else None,
+            "parentObservationId": parent and f"{identity}-{parent}",
             "input": asked,
             "output": answered,
             "metadata": {"note": canary},
-            "statusMessage": None,
-            **more,
         }
-        for number, (name, kind, parent, called, asked, answered, more) in enumerate(rows)
+        for number, (name, kind, parent, called, asked, answered) in enumerate(rows)
     ]
-    said = [("EVAL", 0 if correct else 1)]
-    if correct is not None:
-        said.append(("ANNOTATION", correct))
+    said = [("EVAL", 0 if correct else 1), ("ANNOTATION", correct)]
     scores = [
         {
-            "id": f"{identity}-score{number}",
+            "id": f"{identity}-{source}",
             "traceId": identity,
             "observationId": None,
             "name": "correct",
             "source": source,
             "dataType": "BOOLEAN",
             "value": value,
-            "stringValue": str(bool(value)),
             "comment": canary,
-            "timestamp": "2026-03-01T11:00:00.000Z",
         }
-        for number, (source, value) in enumerate(said)
+        for source, value in said
+        if value is not None
     ]
     return {
         "id": identity,
@@ -94,7 +76,7 @@ def trace(
         "userId": None,
         "sessionId": f"session-{task}",
         "public": False,
-        "tags": [canary] if canary else [],
+        "tags": [canary],
         "metadata": {"task_id": task, "attempt": attempt, "solution": canary},
         "input": f"Cancel booking {task}.",
         "output": answer["content"],
@@ -107,25 +89,15 @@ def exported(whole: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """The rows of a trace in an export to blob storage, where input and output are texts."""
 
     def row(record: dict[str, Any]) -> dict[str, Any]:
-        made = {_SNAKE.get(key, key): value for key, value in record.items()}
+        made = {re.sub("([A-Z])", r"_\1", key).lower(): value for key, value in record.items()}
         for key in ("input", "output"):
             if not isinstance(made.get(key, ""), str):
                 made[key] = json.dumps(made[key])
-        for key in ("timestamp", "start_time"):
-            if key in made:
-                made[key] = made[key].replace("T", " ").replace("Z", "000")
         return made
 
     own = {key: value for key, value in whole.items() if key not in ("observations", "scores")}
-    observations = [
-        row(item | {"parentObservationId": item["parentObservationId"] or ""})
-        for item in whole["observations"]
-    ]
-    return {
-        "traces": [row(own) | {"bookmarked": False, "project_id": "p"}],
-        "observations": observations,
-        "scores": [row(item) for item in whole["scores"]],
-    }
+    found = {name: [row(item) for item in whole[name]] for name in ("observations", "scores")}
+    return {"traces": [row(own) | {"bookmarked": False, "project_id": "p"}], **found}
 
 
 def write(root: Path, canary: str | None = None) -> None:

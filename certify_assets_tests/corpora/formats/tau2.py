@@ -58,34 +58,14 @@ def simulation(
         "nl_assertions": [{"nl_assertion": canary or "It moves.", "met": canary}],
         "communicate_checks": [{"info": canary or "9", "met": canary}],
     }
-    messages = [
-        {"role": "assistant", "content": "Hi.", "tool_calls": None, "raw_data": {"note": canary}},
-        {
-            "role": "user",
-            "content": f"Please move order {of}.",
-            "tool_calls": None,
-            "audio_script_gold": canary,
-        },
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [call("find_order", number=of)],
-            "usage": {"note": canary},
-        },
-        {
-            "role": "tool",
-            "id": "call_find_order",
-            "content": '{"state": "open"}',
-            "requestor": "assistant",
-            "error": False,
-        },
-        {
-            "role": "assistant",
-            "content": f"Run {identity} is at its end.",
-            "tool_calls": None,
-            "timestamp": canary,
-        },
+    said: list[dict[str, Any]] = [
+        {"role": "assistant", "content": "Hi."},
+        {"role": "user", "content": f"Please move order {of}."},
+        {"role": "assistant", "content": None, "tool_calls": [call("find_order", number=of)]},
+        {"role": "tool", "id": "call_find_order", "content": '{"state": "open"}'},
+        {"role": "assistant", "content": f"Run {identity} is at its end."},
     ]
+    messages = [{"tool_calls": None, "raw_data": {"note": canary}} | one for one in said]
     return {
         "id": identity,
         "task_id": of,
@@ -94,9 +74,6 @@ def simulation(
         "reward_info": None if reward is None else checks,
         "messages": messages,
         "review": canary,
-        "user_only_review": canary,
-        "hallucination_check": canary,
-        "auth_classification": canary,
         "info": {"note": canary},
     } | changes
 
