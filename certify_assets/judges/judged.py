@@ -21,10 +21,10 @@ from certify_assets.errors import StaleCertificateError
 from certify_assets.judges.base import ExplainedJudge, Reason, score_table
 from certify_assets.judges.canary import CanaryReport, score_canaries
 from certify_assets.judges.family import JudgeFamily, maker_of
-from certify_assets.judges.pooling import write_pool
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import family_of
 from certify_assets.judges.stored import ScoresRecord, StoredJudge
+from certify_assets.judges.task_folds import write_pool
 from certify_assets.work import Report, reported, silent
 
 if TYPE_CHECKING:

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 PROVENANCE: Final = "pool_document_sha256"
 _Scores = Mapping[str, tuple[float | None, ...]]
 #: who scored the tasks of a part
-JUDGE: Final = "judge"
-FOLDS: Final = "folds"
-_WORDS: Final = {JUDGE: "", FOLDS: ", out of fold"}
+BY_JUDGE: Final = "judge"
+BY_FOLDS: Final = "folds"
+_WORDS: Final = {BY_JUDGE: "", BY_FOLDS: ", out of fold"}
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class PoolPart:
     """Tasks of one origin, a split or deliveries, with the scores of their runs."""
 
     name: str
-    #: `JUDGE`, or `FOLDS` of judges that never saw the task; empty where no task is taken
+    #: `BY_JUDGE`, or `BY_FOLDS` of judges that never saw the task; empty where no task is taken
     scored_by: str
     #: the scores of every task's runs, ascending, unscored runs last
     scores: _Scores

@@ -9,18 +9,20 @@ are good for a batch certificate, which assumes nothing of scores, and for the t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.corpora.splits import SPLITS
 from certify_assets.documents import Document
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import JUDGED_COLUMNS, score_table
 from certify_assets.judges.family import maker_of
 from certify_assets.judges.model_files import Fold
+from certify_assets.judges.pool import BY_FOLDS, BY_JUDGE, PoolPart, StoredPool, pool_part
 from certify_assets.judges.record import save_files
 
 if TYPE_CHECKING:
@@ -140,6 +142,47 @@ def train_task_folds(judge: StoredJudge) -> tuple[NDArray[np.float64], str]:
     )
     judge.store.write_json(judge.key(f"{_place(judge)}.json"), document.to_dict())
     return scores, "" if all(taught) else _ONE_OUTCOME
+
+
+def write_pool(judge: StoredJudge) -> StoredPool:
+    """Gather the pool of a judge that has scored, by the rule, and store it.
+
+    Out-of-fold judges are trained here, so that no certificate does. The same judge, splits and
+    runs give the same bytes, whatever the outcomes of the pool are.
+    """
+    certified, _, record = judge.calibration
+    table = judge.scores[0][["split", "task_id", "score"]]
+    table = table[~table["task_id"].isin(certified["task_id"])]
+    parts = [_part(judge, split, table[table["split"] == split]) for split in SPLITS]
+    pool = StoredPool(
+        corpus=judge.corpus.name,
+        judge=judge.name,
+        adapter_sha256=record.adapter_sha256,
+        parts=tuple(parts),
+    )
+    judge.store.write_json(judge.key("pool.json"), pool.to_dict())
+    return pool
+
+
+def _part(judge: StoredJudge, split: str, scored: pd.DataFrame) -> PoolPart:
+    """Return the tasks of a split, scored by the judge where it was not trained on them."""
+    spec, tasks = judge.spec, len(judge.corpus.manifest.tasks[split])
+    trained, reason = split in spec.training_splits, ""
+    if trained:
+        if why_no_folds(judge):
+            reason = "the judge was trained on them, and training it without some takes long"
+    elif spec.needs_other_corpora and split in ("sft", "rl"):
+        reason = "runs of other corpora that the judge was trained on may be of them"
+    elif split == "sft":
+        reason = "the judge has not scored them, which takes longer than seconds or costs money"
+    if reason and tasks:
+        return PoolPart(split, "", {}, tasks, reason)
+    if trained:
+        runs, (scores, reason) = judge.corpus.split(split), train_task_folds(judge)
+        part = pool_part(split, runs["task_id"].tolist(), scores, BY_FOLDS)
+        return replace(part, reason=reason)
+    scores = scored["score"].to_numpy(np.float64)
+    return pool_part(split, scored["task_id"].tolist(), scores, BY_JUDGE if len(scored) else "")
 
 
 def stored_task_folds(judge: StoredJudge) -> TaskFolds:

@@ -21,7 +21,7 @@ from certify_assets.errors import CertifyError, GateClosedError, InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.pool import (
-    JUDGE,
+    BY_JUDGE,
     StoredPool,
     document_of,
     pool_part,
@@ -200,7 +200,7 @@ def _pool(judge: JudgedCorpus, plan: Plan) -> StoredPool:
     delivered = delivered[~delivered["task_id"].isin(known)]
     own = delivered["adapter_sha256"] == plan.hashes["adapter_sha256"]
     scores = delivered["score"].astype("float64").where(own).to_numpy(np.float64)
-    part = pool_part("delivered", delivered["task_id"].tolist(), scores, JUDGE)
+    part = pool_part("delivered", delivered["task_id"].tolist(), scores, BY_JUDGE)
     scored = {task: of for task, of in part.scores.items() if of[0] is not None}
     part = replace(part, scores=scored, left_out=len(part.scores) - len(scored))
     if part.left_out:

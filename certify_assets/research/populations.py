@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,30 +13,6 @@ from certify_assets.errors import InputError, quoted
 #: label ICC named in the paper → standard deviation of the task effect
 TAU = {0.1: 0.9, 0.5: 2.6, 0.8: 5.0}
 _LARGEST_ICC = 0.9
-
-
-class Design(Protocol):
-    """A population of tasks in which the error of every threshold is known."""
-
-    @property
-    def name(self) -> str:
-        """Which design this is."""
-
-    @property
-    def tasks(self) -> int:
-        """Tasks in a calibration set."""
-
-    @property
-    def rho(self) -> float | None:
-        """Nominal label ICC; None where it is no setting."""
-
-    def draw(self, rng: np.random.Generator) -> Sample:
-        """Draw a calibration set."""
-
-    def true_error(
-        self, thresholds: ArrayLike, side: str = "reject", estimand: str = "trajectory"
-    ) -> NDArray[np.float64]:
-        """Selective error of thresholds, over trajectories or with tasks weighing the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +140,10 @@ class Fooled:
         return self.share / (self.share + self.size_ratio * (1 - self.share))
 
 
+#: a population of tasks in which the error of every threshold is known
+Design = Clustered | Fooled
+
+
 def effect_sd(rho: float) -> float:
     """Standard deviation of the task effect for a nominal label ICC."""
     if rho in TAU:
@@ -219,5 +198,5 @@ def _label_icc(tau: float, base: float) -> float:
 
 def pilot_of(design: Design, tasks: int, rng: np.random.Generator) -> Sample:
     """Draw other tasks of the same population, numbered after those of the calibration set."""
-    drawn = replace(cast(Any, design), tasks=tasks).draw(rng)
+    drawn = replace(design, tasks=tasks).draw(rng)
     return Sample(drawn.scores, drawn.outcomes, drawn.tasks + design.tasks)

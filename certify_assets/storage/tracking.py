@@ -42,6 +42,8 @@ _SETTINGS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+    # as in dagster.yaml: who uses the records has not agreed to report on them
+    "MLFLOW_DISABLE_TELEMETRY": "true",
     # its progress bars would be printed between the lines of a command
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }

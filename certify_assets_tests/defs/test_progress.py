@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 
-from certify_assets.defs import progress
+from certify_assets.defs.execution import progress_logger
 
 
 @dg.asset
@@ -21,7 +21,7 @@ def test_the_steps_of_a_run_are_counted_once(capsys: pytest.CaptureFixture[str])
         assets=[thing],
         asset_checks=[doubt],
         jobs=[job],
-        loggers={"progress": progress.progress_logger},
+        loggers={"progress": progress_logger},
     )
     config = {"loggers": {"progress": {"config": {"steps": 2, "label": "c: "}}}}
     result = made.resolve_job_def("all").execute_in_process(run_config=config)

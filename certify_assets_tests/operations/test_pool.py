@@ -17,9 +17,8 @@ from certify_assets.errors import ForgedCertificateError, IntegrityError, StaleC
 from certify_assets.judges.families.lexical import LexicalFamily, LexicalJudge
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.pool import StoredPool, load_pool, stored_pool
-from certify_assets.judges.pooling import write_pool
 from certify_assets.judges.record import columns, texts
-from certify_assets.judges.task_folds import stored_task_folds
+from certify_assets.judges.task_folds import stored_task_folds, write_pool
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.certifier import (
     certify_judge,

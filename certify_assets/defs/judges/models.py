@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -13,7 +14,6 @@ from certify_assets.defs.names import LM_GROUP, corpora_partitions, judge_key, k
 from certify_assets.defs.policies import attempted, on_device, pool_of
 from certify_assets.errors import GateClosedError
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.lm import lineage
 from certify_assets.judges.lm.compact import shipped as compact
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.spec import JudgeSpec
@@ -22,6 +22,8 @@ from certify_assets.operations.checks import Verdict
 from certify_assets.operations.judge_figures import training_figures
 from certify_assets.storage.store import Snapshot
 
+# of a stored adapter, that are logged
+_LOGGED = ("adapter_model.safetensors", "adapter_config.json", "judge.json", "provenance.json")
 _SHOWN = ("success_weight", "candidates", "sft_trajectories", "sft_tasks", "seed")
 
 
@@ -135,8 +137,8 @@ def _recorded(step: AssetStep, judge: JudgedCorpus, record: JudgeRecord) -> Made
     language = judge.spec.uses_language_model
     # a harvested adapter has the settings of the judge that it starts from
     if language and not judge.spec.gated:
-        params |= lineage.adapter_params(record)
-        tags |= lineage.adapter_tags(record)
+        params |= _adapter_params(record)
+        tags |= _adapter_tags(record)
         metadata["base_revision"] = tags["certify.base_revision"]
     with judge.artifact_files() if language else nullcontext() as folder:
         return step.made(
@@ -144,11 +146,58 @@ def _recorded(step: AssetStep, judge: JudgedCorpus, record: JudgeRecord) -> Made
             params=params,
             metrics=metrics,
             tags=tags,
-            curves=lineage.adapter_curves(record) if language else {},
-            files=lineage.adapter_files(folder) if folder else {},
+            curves=_adapter_curves(record) if language else {},
+            files=_adapter_files(folder) if folder else {},
             figures=training_figures(judge),
             reads=judge.spec.training_splits,
         )
+
+
+def _adapter_tags(record: JudgeRecord) -> dict[str, str]:
+    """Return the tags of an adapter's record: its hash, its start and the base model."""
+    base = record.details["provenance"]["settings"]
+    tags = {
+        "adapter_sha256": record.adapter_sha256,
+        "certify.base_model": base["model"],
+        "certify.base_revision": base["revision"],
+        "certify.manifest_sha256": record.manifest_sha256,
+    }
+    start = next(iter(record.starts.values()), None)
+    return tags | ({"certify.start_sha256": start} if start else {})
+
+
+def _adapter_params(record: JudgeRecord) -> dict[str, Any]:
+    """Return rows, seed and settings of a training."""
+    names = ("candidates", "chosen", "sft_trajectories", "sft_tasks")
+    training, document = record.detail("training"), record.to_dict()
+    return {
+        **training.get("config", {}),
+        **{name: document[name] for name in names if name in document},
+        **{
+            name: training[name]
+            for name in ("optimiser", "rl_trajectories", "trainable_parameters", "steps")
+            if name in training
+        },
+        "seed": record.seed,
+    }
+
+
+def _adapter_curves(record: JudgeRecord) -> dict[str, list[tuple[int, float]]]:
+    """Return the loss of every step: of the one training, or of every arm by its name."""
+    training = record.detail("training")
+    named = {f"loss_{arm}": points for arm, points in training.get("loss_curves", {}).items()} | {
+        "loss": training.get("loss_curve", [])
+    }
+    return {
+        name: [(int(point["step"]), float(point["loss"])) for point in points]
+        for name, points in named.items()
+        if points
+    }
+
+
+def _adapter_files(folder: Path) -> dict[Path, str]:
+    """Return the files of a stored adapter that are logged: safetensors and JSON."""
+    return {folder / name: "adapter" for name in _LOGGED if (folder / name).is_file()}
 
 
 @asset(
