@@ -29,7 +29,7 @@ from certify_assets.operations.decisions import first_decisions_of
 from certify_assets.operations.deployment import load_deployment
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.review_index import ReviewState
-from certify_assets.operations.sampling import TaskDraw, asked_rows
+from certify_assets.operations.sampling import RunDraw, RunsOfTask, asked_rows
 from certify_assets.storage.store import Store
 
 NAMES = ("trajectory_id", "task_id")
@@ -66,8 +66,11 @@ def _copy(corpus: Corpus, first: str, number: int) -> None:
     about, made = received(corpus, first), decided(corpus, first).content
     deployed = load_deployment(corpus)
     rows = _renamed(first_decisions_of(corpus, first), number)
-    draw = TaskDraw.of(deployed.number, deployed.sampling, corpus.name, rows["task_id"])
-    places = np.array([draw.drawn.get(task, "") for task in rows["task_id"]], object)
+    names = zip(rows["task_id"].tolist(), rows["trajectory_id"].tolist(), strict=True)
+    plan = deployed.sampling
+    of_task = RunsOfTask.of(corpus.config, plan)
+    draw = RunDraw.of(deployed.number, plan, of_task, names, corpus=corpus.name)
+    places = np.array([draw.drawn.get(run, "") for run in rows["trajectory_id"]], object)
     asked = asked_rows(places, rows["decision"].to_numpy(object), np.zeros(len(rows), bool))
     of_runs = {
         "identities": put.put_table(_renamed(identities_of(corpus, first), number)),

@@ -23,12 +23,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from corpora.converting import excerpt
 from published import DATA, PUBLISHED, labelled_runs
 
 from certify_assets.corpora.config import CorpusConfig, embedded_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED
+from certify_assets.corpora.formats.base import excerpt
 from certify_assets.errors import CertifyError
 from certify_assets.judges.base import judge_auroc
 from certify_assets.judges.judged import JudgedCorpus

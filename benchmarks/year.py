@@ -1,7 +1,8 @@
 """A year of weekly deliveries to one benchmark: what is decided, what it costs, what was wrong.
 
     python benchmarks/year.py [--data DIR] [--corpus swebench_lite_acr] [--weeks 52] [--seed 0]
-    [--alpha A] [--drift verdict|failure] [--batch-runs N] [--out FOLDER] [--quick]
+    [--seeds 5] [--alpha A] [--drift verdict|failure] [--batch-runs N] [--audit-runs N]
+    [--out FOLDER] [--quick]
 
 A published corpus of several agents is delivered as a team would. The labelled runs of the first
 agent (the first three, where each task has one run of an agent) on half of the tasks are the
@@ -19,8 +20,10 @@ successful runs alone end with words of failure); for a month one reviewer answe
 fifth of the runs are read twice); and one week a stored table of decisions is altered. The table
 has, by week, the runs that the corpus certificate and the certificates of batches decided without
 reading, those of them that were wrong, labels, and the largest e-value of the monitor, whose alarm
-is at 1/δ; the summary compares every certified batch with the withheld outcomes. --alpha: the
-budget, of the corpus and of batches. --out keeps the table and a picture. --batch-runs: how many
+is at 1/δ; the summary compares every certified batch with the withheld outcomes. --seeds: so many
+years, from --seed on, whose figures are averaged with their standard error. --alpha: the
+budget, of the corpus and of batches. --audit-runs: labelled runs of each drawn task. --out keeps
+the table and a picture, of the last year. --batch-runs: how many
 uncovered runs wait for a draw, at most for four weeks, by default as many as for any corpus; 1
 draws from every week's. --quick: four weeks. Seeds of the draws of batches are by chance, so
 figures vary. The lexical judge alone has assets, and commands report to no event log.
@@ -324,15 +327,16 @@ class Year:
         self.weeks: list[Week] = []
         self.alarms, self.deployed = 0, 1
 
-    def start(self, batch_runs: int | None = None) -> None:
+    def start(self, **settings: int | None) -> None:
         """Import, certify and deploy the first agent's runs; a user does no more than this."""
+        given = [f"{name}={value}" for name, value in settings.items() if value is not None]
         folder, call = self.platform.folder, self.platform.call
         path = write_runs(folder / "start.jsonl", self.source.start, labels=True)
         call(
             "corpus", "import", path, "--name", NAME, "--format", "table",
             "--set", "auto_deploy=always", "--set", "rl=false", "--set", f"alphas=[{self.alpha}]",
             "--set", "accept_structural_leak=this judge may read the length of a run",
-            *(() if batch_runs is None else ("--set", f"batch_runs={batch_runs}")),
+            *(word for setting in given for word in ("--set", setting)),
         )  # fmt: skip
         call("run", NAME)
         call(
@@ -471,7 +475,7 @@ class Summary:
     corpus_error: float  # among those that the corpus certificate decided
     corpus_drift: int  # runs that it decided in the month of the drift
     corpus_drift_wrong: int
-    drift_seen: int  # weeks of that month that were found unlike CAL before any label
+    drift_seen: int  # weeks of that month that were refused or found unlike CAL before any label
     certified: int  # sides of batches
     above: int  # of these, with more than ⌊αN⌋ errors among the N of the set, labelled or not
     batch_error: float
@@ -504,7 +508,7 @@ class Summary:
             corpus_drift=int(table.loc[drift, "corpus"].sum()),
             corpus_drift_wrong=int(table.loc[drift, "corpus_wrong"].sum()),
             drift_seen=sum(
-                any(note in UNLIKE for note in week.notes)
+                bool(week.refused) or any(note in UNLIKE for note in week.notes)
                 for week in year.weeks
                 if week.week in year.calendar.drift
             ),
@@ -566,30 +570,15 @@ def draw(table: pd.DataFrame, calendar: Calendar, alpha: float, path: Path) -> N
         figure.savefig(path, dpi=110, metadata={"Software": None})
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--corpus", choices=CORPORA, default="swebench_lite_acr")
-    parser.add_argument("--weeks", type=int, default=52)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--alpha", type=float, default=ALPHA)
-    parser.add_argument("--drift", choices=DRIFTS, default=DRIFTS[0])
-    parser.add_argument("--batch-runs", type=int)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--quick", action="store_true", help="Four weeks.")
-    given = parser.parse_args(arguments)
-    if not (given.data / given.corpus).is_dir():
-        print(f"skipped: {given.data / given.corpus} is not here")
-        return 0
-    # as the YAML of a project says it; before the assets are imported
-    settle(Setup(judges=("lexical",)))
+def live(given: argparse.Namespace, seed: int) -> Summary:
+    """Live through one year, and print what came of it."""
     calendar = Calendar(4 if given.quick else given.weeks)
-    source = Source.read(given.data, given.corpus, calendar, given.seed)
+    source = Source.read(given.data, given.corpus, calendar, seed)
     with tempfile.TemporaryDirectory() as folder:
         platform = Platform(Path(folder))
-        year = Year(platform, source, calendar, given.seed, alpha=given.alpha, drift=given.drift)
+        year = Year(platform, source, calendar, seed, alpha=given.alpha, drift=given.drift)
         started, cpu = time.perf_counter(), time.process_time()
-        year.start(given.batch_runs)
+        year.start(batch_runs=given.batch_runs, audit_runs=given.audit_runs)
         year.run()
         table = outcome_table(year)
         print(table.to_string(index=False))
@@ -604,6 +593,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{time.perf_counter() - started:.0f} s, {time.process_time() - cpu:.0f} CPU-s",
             file=sys.stderr,
         )
+    return summary
+
+
+def averaged(made: Sequence[Summary]) -> pd.DataFrame:
+    """Return the mean of each figure over years, and its standard error."""
+    figures = pd.DataFrame([asdict(summary) for summary in made])
+    return pd.DataFrame({"mean": figures.mean(), "standard error": figures.sem()})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--corpus", choices=CORPORA, default="swebench_lite_acr")
+    parser.add_argument("--weeks", type=int, default=52)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--alpha", type=float, default=ALPHA)
+    parser.add_argument("--drift", choices=DRIFTS, default=DRIFTS[0])
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--batch-runs", type=int)
+    parser.add_argument("--audit-runs", type=int)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--quick", action="store_true", help="Four weeks.")
+    given = parser.parse_args(arguments)
+    if not (given.data / given.corpus).is_dir():
+        print(f"skipped: {given.data / given.corpus} is not here")
+        return 0
+    # as the YAML of a project says it; before the assets are imported
+    settle(Setup(judges=("lexical",)))
+    made = [live(given, given.seed + number) for number in range(given.seeds)]
+    if len(made) > 1:
+        print(averaged(made).to_string(float_format="%.4g"))
     return 0
 
 

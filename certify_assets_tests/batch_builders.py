@@ -16,7 +16,7 @@ from certify_assets.operations.batches import (
     ready_batches,
 )
 from certify_assets.operations.decisions import DECISION_COLUMNS, PROVISIONAL
-from certify_assets.operations.sampling import TaskDraw
+from certify_assets.operations.sampling import RunDraw
 from certify_assets.storage.store import Store
 
 __all__ = ["decide_again", "receive_batch", "store_batch", "stored_object"]
@@ -29,7 +29,7 @@ def store_batch(
     frame: pd.DataFrame,
     *,
     runs: Sequence[Trajectory] = (),
-    draw: TaskDraw | None = None,
+    draw: RunDraw | None = None,
     changed: bool = False,
     **about: Any,
 ) -> None:
@@ -92,7 +92,7 @@ def receive_batch(
     frame: pd.DataFrame,
     runs: Sequence[Trajectory] = (),
     *,
-    draw: TaskDraw | None = None,
+    draw: RunDraw | None = None,
     changed: bool = False,
 ) -> None:
     """Store runs as those of a batch that nobody decided."""
@@ -114,7 +114,7 @@ def receive_batch(
             objects={
                 "runs": objects.put_stream(lambda sink: write_groups(sink, [list(runs)])),
                 "identities": objects.put_table(identities),
-                "draw": objects.put_json((draw or TaskDraw(drawn={})).to_dict()),
+                "draw": objects.put_json((draw or RunDraw(drawn={})).to_dict()),
                 "files": objects.put_json({}),
             },
         ),

@@ -8,10 +8,11 @@ import pandas as pd
 from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.batches import known_tasks, ready_batches
 from certify_assets.operations.certifier import own_key
 from certify_assets.operations.deployment import Deployed, judge_fingerprint, strictest_certificates
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.sampling import SamplingPlan, TaskDraw
+from certify_assets.operations.sampling import RunDraw, RunsOfTask, SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.batch_builders import store_batch
 
@@ -19,6 +20,7 @@ __all__ = [
     "JUDGE",
     "deploy_by_hand",
     "draw_tasks",
+    "drawn_run",
     "drawn_tasks",
     "label_rows",
     "strictest_certificate",
@@ -109,7 +111,8 @@ def write_batch(
             frame["task_id"].isin(set(Corpus(store, corpus).manifest.assignment)),
             ["decision", "reason"],
         ] = ["human", "known_task"]
-    drawn = draw_tasks(plan, corpus, names)
+    draw = _draw(store, corpus, batch, plan, deployment, frame)
+    drawn = np.array([draw.drawn.get(run, "") for run in frame["trajectory_id"]])
     frame["asked"] = np.where(
         frame["decision"] == "human", "undecided", np.where(drawn == "spot", "spot_check", "")
     )
@@ -137,8 +140,21 @@ def write_decisions(
     changed: bool = False,
 ) -> None:
     """Store a table of decisions as the one of a batch; the draw only where a plan is given."""
-    draw = None if plan is None else TaskDraw.of(deployment, plan, corpus, frame["task_id"])
+    draw = None if plan is None else _draw(store, corpus, batch, plan, deployment, frame)
     store_batch(store, corpus, batch, frame, draw=draw, changed=changed)
+
+
+def _draw(
+    store: Store, corpus: str, batch: str, plan: SamplingPlan, deployment: int, frame: pd.DataFrame
+) -> RunDraw:
+    """Draw runs of a batch as its import does; return the draw of one that is there."""
+    opened = Corpus(store, corpus)
+    if batch in ready_batches(opened):
+        return RunDraw.load(opened, batch)
+    runs = RunsOfTask.of(opened.config, plan)
+    before = known_tasks(opened, set(frame["task_id"]))
+    names = zip(frame["task_id"], frame["trajectory_id"], strict=True)
+    return RunDraw.of(deployment, plan, runs, names, corpus=corpus, before=before)
 
 
 def drawn_tasks(
@@ -151,6 +167,13 @@ def drawn_tasks(
         for name, drawn in zip(names, draw_tasks(plan, corpus, names), strict=True)
         if drawn == kind
     ][:number]
+
+
+def drawn_run(rows: pd.DataFrame, task: str) -> str:
+    """Return the run of a task of the audit sample that reviewers are asked about."""
+    asked = rows[(rows["task_id"] == task) & (rows["asked"] == "audit_sample")]
+    (run,) = asked["trajectory_id"]
+    return str(run)
 
 
 def label_rows(

@@ -31,14 +31,6 @@ class Steps:
         self.pairs[-1][1] = f"{seen}\n{text}" if seen else text
 
 
-def excerpt(text: str, limit: int) -> str:
-    """Keep the two ends of a long text, with the number of characters between them."""
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]} [{len(text) - 2 * half} characters cut] {text[-half:]}"
-
-
 def convert(
     rows: Callable[[FileSet], Iterator[Row]], suffixes: Iterable[str], description: str
 ) -> None:

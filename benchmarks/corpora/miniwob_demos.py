@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from converting import Row, convert, excerpt
+from converting import Row, convert
 
+from certify_assets.corpora.formats.base import excerpt
 from certify_assets.corpora.formats.files import FileSet
 
 _KEYS = {8: "Backspace", 9: "Tab", 13: "Enter", 27: "Escape"}

@@ -15,8 +15,8 @@ n_k. Errors only grow, so it happens with exactly k errors there, and with K₀ 
 The risk is Σ q_k. It falls as the number of errors in the set grows, so it is at most δ for every
 set above its budget. The critical value is the smallest with a risk of at most δ.
 
-**When to give up.** The value of a set after n labels with k errors is the gain, in runs, where they certify it, 0 where
-they cannot, and else
+**When to give up.** The value of a set after n labels with k errors is the gain, in runs, where
+they certify it, 0 where they cannot, and else
 
     V(n, k) = max(0, −price + p V(n+1, k+1) + (1 − p) V(n+1, k)),
 

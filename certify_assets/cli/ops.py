@@ -92,19 +92,19 @@ ops.add_command(recertify)
 @click.option(
     "--audit-rate",
     type=SHARE,
-    help="Share of tasks whose every run reviewers read. [default: as before, at first .05]",
+    help="Share of tasks of which reviewers read a run. [default: as before, at first .05]",
 )
 @click.option(
     "--spot-rate",
     type=SHARE,
-    help="Share of tasks whose auto-decided runs are reviewed. [default: as before, at first .05]",
+    help="Share of tasks of which one is read if auto-decided. [default: as before, at first .05]",
 )
 @click.option(
     "--draw-seed",
     "seed",
     type=NATURAL,
     help=(
-        "Seed of the draw of tasks; keep it from those who write the agents. [default: as before, "
+        "Seed of the draw; keep it from those who write the agents. [default: as before, "
         "at first drawn now]"
     ),
 )

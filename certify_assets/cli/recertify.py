@@ -92,7 +92,7 @@ def recertify(
 ) -> None:
     """Certify the judge of CORPUS again, on CAL and the audit sample.
 
-    The audit sample are tasks drawn before anything was scored whose every attempt has a label.
+    The audit sample are runs that were drawn before anything was scored, by default one of a task.
     Each recertification spends a share of δ that a schedule declares before the first; the same
     labels twice are one recertification. Decide when to recertify by the calendar or by the number
     of labels, never by what they say. Exit 3 where nothing is certified, too few tasks are new, or
@@ -185,6 +185,7 @@ def _blocks(record: RecertificationRecord) -> list[Any]:
         {
             "side": side.side,
             "alpha": side.alpha,
+            "promise": side.promise,
             "coverage": side.coverage if side.certified else "nothing",
             "threshold": side.threshold,
             "error of the audit sample": _held_out(side.audit_sample),
@@ -193,6 +194,7 @@ def _blocks(record: RecertificationRecord) -> list[Any]:
         for side in record.sides
     ]
     own = ", ".join(f"{number} tasks of {name}" for name, number in record.tasks.items())
+    own += f", {record.labelled} labelled runs of them"
     return [
         table(f"Recertification {record.number}: {own}; δ {record.delta:g}", sides),
         *(f"  {finding['code']}: {finding['message']}" for finding in record.findings),

@@ -139,6 +139,32 @@ class CorpusConfig:
         strict=True,
         ge=1,
     )
+    audit_runs: int = _field(
+        "Number of runs that are labelled of each task of the audit sample, at most.",
+        1,
+        strict=True,
+        ge=1,
+    )
+    estimand: Literal["tasks", "runs"] = _field(
+        "What a recertification counts: every task once, or every run once.", "tasks"
+    )
+    most: int | None = _field(
+        "With estimand runs: as how many runs a task counts, at most. Fix it before any label.",
+        None,
+        strict=True,
+        ge=1,
+    )
+    promise: Literal["confident", "proved"] = _field(
+        "Promise of a recertification: confident by all labelled runs of CAL, or proved by one "
+        "run of every task.",
+        "confident",
+    )
+    deploy_average: bool = _field(
+        "Whether certificates that promise an error on average may be deployed; they are tried "
+        "where nothing is proved.",
+        False,
+        strict=True,
+    )
     auto_deploy: Literal["never", "always"] = _field(
         "Whether new certificates of the deployed judge decide with nobody asked: never or "
         "always; every check of `certify ops deploy` holds, and no alarm may be open.",
@@ -164,6 +190,17 @@ class CorpusConfig:
             raise InputError(
                 f"alphas of corpus.json is {list(self.alphas)}; give each error budget once, the "
                 "strictest first."
+            )
+
+        if (self.estimand == "runs") != (self.most is not None):
+            raise InputError(
+                "estimand runs and most go together in corpus.json: a task counts as at most so "
+                "many runs. Give both, or neither."
+            )
+        if self.estimand == "runs" and self.audit_runs > 1:
+            raise InputError(
+                "Where every run counts once, one run of a drawn task is labelled. Take "
+                "audit_runs out of corpus.json."
             )
 
     @property

@@ -361,6 +361,13 @@ class StoredJudge:
         rows = labelled(table[table["split"].isin(splits)])
         return self.spec.calibration_rows(rows), now, record
 
+    @property
+    def unlabelled_calibration(self) -> int:
+        """Number of runs that could certify and lack a label: somebody chose which have one."""
+        table, dropped = self.scores[0], self.corpus.import_summary.dropped
+        lacking = table["split"].isin(self.calibration_splits) & table["outcome"].isna()
+        return int(lacking.sum()) + dropped.get("no_label", 0)
+
     def labelled_runs(self, splits: Sequence[str]) -> pd.DataFrame:
         """Return the labelled runs of some splits, in the order of the score table."""
         import pandas as pd

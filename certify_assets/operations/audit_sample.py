@@ -1,14 +1,15 @@
-"""Labelled tasks: which of them may extend CAL."""
+"""Labelled runs of drawn tasks: which of them may extend CAL."""
 
-# A task counts when it was drawn "audit" before anything was scored and every attempt of it, over
-# all batches, has an outcome of a majority of its reviewers. Draws and decisions are objects, which
-# never change. Tasks that are open or tied are left out and reported, not corrected for, so
+# A task counts when it was drawn "audit" before anything was scored and every drawn run of it has
+# an outcome of a majority of its reviewers. Labels of its other runs count nothing: reviewers got
+# these because the judge could not decide them. Draws and decisions are objects, which never
+# change. Tasks that are open or tied are left out and reported, not corrected for, so
 # whether a task gets complete must not depend on its outcomes: a few open tasks are enough to hide
 # half of the errors where reviewers put off what went badly.
 #
-# `USES` says what the labels of each kind are for. Labels of drawn tasks certify and monitor. Those
+# `USES` says what the labels of each kind are for. Labels of drawn runs certify and monitor. Those
 # of runs that the judge could not decide are of the hardest runs, so they do neither. Labels of a
-# batch draw certify their batch alone: they are drawn by score, single runs and not tasks, among
+# batch draw certify their batch alone: they are drawn by score among
 # runs that the corpus certificate does not cover. A column ``provenance`` states the kind, and
 # every reader of labels enforces it.
 
@@ -31,7 +32,7 @@ from certify_assets.operations.decisions import (
     no_decisions,
 )
 from certify_assets.operations.labels import Label, read_labels, resolve_labels
-from certify_assets.operations.sampling import TaskDraw
+from certify_assets.operations.sampling import RunDraw, RunsOfTask, SamplingPlan
 from certify_assets.storage.moment import remembered
 
 if TYPE_CHECKING:
@@ -49,17 +50,17 @@ USES: Final[Mapping[str, frozenset[str]]] = {
 OPEN_SHARE: Final = 0.05
 #: why a drawn task does not count
 REASONS: Final = {
-    "open": "not every attempt is labelled",
-    "tied": "reviewers of an attempt disagree and neither side has a majority",
+    "open": "not every drawn run is labelled",
+    "tied": "reviewers of a drawn run disagree and neither side has a majority",
     "in_splits": "the task is in the splits of the corpus",
     "changed_run": (
         "a run came twice under one name with different content, so it is not known which of them "
         "was labelled"
     ),
     "drawn_otherwise": (
-        "another batch did not draw the task, so its attempts there are not all labelled"
+        "its runs were drawn by another seed, or for another estimand, than those of the deployment"
     ),
-    "other_adapter": "an attempt was scored by another adapter than the present one",
+    "other_adapter": "a drawn run was scored by another adapter than the present one",
 }
 
 
@@ -67,13 +68,13 @@ REASONS: Final = {
 class CountedTasks:
     """The tasks that count and those that do not."""
 
-    # every row of every task that counts, in the order of completion; those of a refused batch were
-    # never scored
+    # every drawn row of every task that counts, in the order of completion; those of a refused
+    # batch were never scored
     rows: pd.DataFrame
+    others: pd.DataFrame  # rows, without outcomes, of the runs that these were drawn from
     drawn: int
     left_out: Mapping[str, int]  # drawn tasks that do not count, by the keys of REASONS
-    unresolved: pd.DataFrame  # rows, scores alone, of the tasks that are open or tied
-    came_again: int  # tasks of an earlier recertification with later attempts, which stay out
+    unresolved: pd.DataFrame  # drawn rows, scores alone, of the tasks that are open or tied
 
     @property
     def tasks(self) -> list[str]:
@@ -102,7 +103,7 @@ def not_covered(frame: pd.DataFrame) -> pd.Series[bool]:
 def drawn_decisions(corpus: Corpus) -> pd.DataFrame:
     """Return all decisions with columns ``drawn`` and ``kind``, a key of `USES`.
 
-    A task is drawn as audit, spot or not at all ("").
+    A run is drawn as audit, spot or not at all ("").
     """
     import pandas as pd
 
@@ -113,13 +114,17 @@ def drawn_decisions(corpus: Corpus) -> pd.DataFrame:
 
 
 def _drawn(corpus: Corpus, batch: str) -> pd.DataFrame:
-    rows, drawn = decisions_of(corpus, batch), TaskDraw.load(corpus, batch).drawn
-    rows = rows.assign(drawn=[drawn.get(task, "") for task in rows["task_id"]])
+    return with_draw(decisions_of(corpus, batch), RunDraw.load(corpus, batch))
+
+
+def with_draw(rows: pd.DataFrame, draw: RunDraw) -> pd.DataFrame:
+    """Return the decisions of a batch with the columns ``drawn`` and ``kind``."""
+    rows = rows.assign(drawn=[draw.drawn.get(run, "") for run in rows["trajectory_id"]])
     return rows.assign(kind=label_kinds(rows))
 
 
 def label_kinds(rows: pd.DataFrame) -> NDArray[np.str_]:
-    """Return the kind of each row's label; of a run drawn twice, that of the whole task."""
+    """Return the kind of each row's label; a run that two draws drew is of the audit sample."""
     by_batch = (rows["decision"] == PROVISIONAL) | (rows["reason"] == "batch_draw")
     cases = {
         "audit_sample": rows["drawn"] == "audit",
@@ -183,17 +188,32 @@ def completed_rows(
 
 
 def count_audit_tasks(
-    corpus: Corpus, *, adapter_sha256: str, before: Mapping[str, frozenset[str]] | None = None
+    corpus: Corpus,
+    *,
+    adapter_sha256: str,
+    plan: SamplingPlan,
+    before: Mapping[str, frozenset[str]] | None = None,
 ) -> CountedTasks:
-    """Find the tasks that extend CAL; rows that another judge scored do not count."""
-    # `before` has the runs of the tasks that earlier recertifications counted: no others of these
-    # count
+    """Find the tasks that extend CAL; rows that another judge scored do not count.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    adapter_sha256 : str
+        Hash of the judge.
+    plan : SamplingPlan
+        That of the deployment: tasks whose runs another seed drew do not count.
+    before : Mapping, optional
+        Runs of the tasks that earlier recertifications counted, which must still be there.
+    """
     frame = drawn_decisions(corpus)
+    _require_kept(frame, before or {}, corpus.name)
     labels = read_labels(corpus)
     frame["twice"] = frame["trajectory_id"].duplicated(keep=False)
-    tasks = set(frame.loc[serves(frame["kind"], "certify"), "task_id"])
-    audit = with_labels(frame[frame["task_id"].isin(tasks)], labels)
-    audit, came_again = _without_later_runs(audit, before or {}, corpus.name)
+    draws = {name: RunDraw.load(corpus, name).runs for name in frame["batch"].unique()}
+    wanted = RunsOfTask.of(corpus.current.config, plan)
+    frame["otherwise"] = [draws[name] != wanted for name in frame["batch"]]
+    audit = with_labels(frame[serves(frame["kind"], "certify")], labels)
     reasons = _reasons(audit, corpus.manifest.assignment, adapter_sha256)
     runs = audit.groupby("task_id", sort=False)["trajectory_id"].agg(list)
     rows, _ = completed_rows(audit, labels, runs[reasons == ""].to_dict())
@@ -201,12 +221,15 @@ def count_audit_tasks(
     counts = reasons.value_counts()
     names = ["trajectory_id", "task_id", "agent", "batch", "score"]
     rows = rows.assign(refused=_never_scored(rows)).astype({"outcome": "int8"})
+    # the runs of a task that came with those that were drawn
+    home = frame["task_id"].map(dict(zip(rows["task_id"], rows["batch"], strict=True)))
+    others = frame[(frame["batch"] == home) & ~frame["trajectory_id"].isin(rows["trajectory_id"])]
     return CountedTasks(
         rows=rows[[*names, "outcome", "refused"]].reset_index(drop=True),
+        others=others[names].reset_index(drop=True),
         drawn=len(reasons),
         left_out={name: int(counts[name]) for name in REASONS if name in counts},
         unresolved=waiting[names].reset_index(drop=True),
-        came_again=came_again,
     )
 
 
@@ -216,18 +239,13 @@ def _never_scored(rows: pd.DataFrame) -> pd.Series[bool]:
     return rows["reason"].isin(REFUSALS) & rows["score"].isna()
 
 
-def _without_later_runs(
-    audit: pd.DataFrame, before: Mapping[str, frozenset[str]], corpus: str
-) -> tuple[pd.DataFrame, int]:
-    """Drop later runs of tasks that were counted before; return the number of such tasks too."""
+def _require_kept(frame: pd.DataFrame, before: Mapping[str, frozenset[str]], corpus: str) -> None:
     known = {run for names in before.values() for run in names}
-    if missing := sorted(known - set(audit["trajectory_id"])):
+    if missing := sorted(known - set(frame["trajectory_id"])):
         raise IntegrityError(
             f"{corpus}: the run {missing[0]!r} was counted by an earlier recertification and is no "
             "longer among the decisions; restore its batch."
         )
-    later = audit["task_id"].isin(set(before)) & ~audit["trajectory_id"].isin(known)
-    return audit[~later], int(audit.loc[later, "task_id"].nunique())
 
 
 def _reasons(
@@ -235,12 +253,11 @@ def _reasons(
 ) -> pd.Series[str]:
     """Return why each drawn task does not count; "" where it does."""
     tasks, tied = audit["task_id"], audit["tied"].astype(bool)
-    drawn = audit["drawn"] == "audit"
     return first_faults(
         {
             "in_splits": tasks.isin([*in_splits]),
-            "changed_run": audit["twice"] | (drawn & (audit["asked"] != "audit_sample")),
-            "drawn_otherwise": ~drawn,
+            "changed_run": audit["twice"] | (audit["asked"] != "audit_sample"),
+            "drawn_otherwise": audit["otherwise"].astype(bool),
             "other_adapter": (audit["adapter_sha256"] != adapter_sha256) & ~_never_scored(audit),
             "open": audit["outcome"].isna() & ~tied,
             "tied": tied,

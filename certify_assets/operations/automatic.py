@@ -21,9 +21,8 @@ from certify_assets.errors import (
 )
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
-from certify_assets.judges.specs import PROCEDURES
 from certify_assets.operations.audit_sample import count_audit_tasks
-from certify_assets.operations.certifier import own_key
+from certify_assets.operations.certifier import deciding, own_key
 from certify_assets.operations.deployment import (
     DeploymentRecord,
     judge_fingerprint,
@@ -190,9 +189,8 @@ def _at_budgets(certificates: list[Certificate], now: DeploymentRecord) -> tuple
     return tuple(
         item
         for side, alpha in (now.alpha or now.batch_alpha).items()
-        for item in certificates
-        if (item.side, item.alpha, item.procedure) == (side, alpha, PROCEDURES[0])
-        and item.certified
+        for item in deciding(certificates)
+        if (item.side, item.alpha) == (side, alpha) and item.certified
     )
 
 
@@ -222,7 +220,11 @@ def _require_audit_sample(
             f"{judge} was trained or scored again, and to score the audit sample by it costs "
             "money; deploy it by hand."
         )
-    counted = count_audit_tasks(judge.corpus, adapter_sha256=now.fingerprint["adapter_sha256"])
+    counted = count_audit_tasks(
+        judge.corpus,
+        adapter_sha256=now.fingerprint["adapter_sha256"],
+        plan=now.sampling,
+    )
     if counted.rows.empty:
         return
     table = score_rows(judge, counted.rows.assign(refused=True))

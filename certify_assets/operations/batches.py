@@ -226,6 +226,12 @@ def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> No
         insert(connection, known_runs, found)
 
 
+def known_tasks(corpus: Corpus, tasks: AbstractSet[str]) -> set[str]:
+    """Return those of some tasks of which a batch has runs already."""
+    query = sa.select(known_runs.c.task).distinct().where(known_runs.c.corpus == corpus.name)
+    return {row.task for row in corpus.store.indexed(query, known_runs.c.task, tasks)}
+
+
 @remembered
 def ready_batches(corpus: Corpus, *, undone: bool = False) -> list[str]:
     """Return the received batches, decided or not, the oldest first; undone ones if asked."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.certificates.procedures import PROMISED
 from certify_assets.corpora.config import NAMED_JUDGE
 from certify_assets.errors import (
     CertifyError,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates import Certificate, Sides
     from certify_assets.certificates.evidence import Pool
+    from certify_assets.certificates.inputs import SampleInputs
     from certify_assets.judges.judged import JudgedCorpus
 
 
@@ -217,9 +219,13 @@ _MOST_RECOMPUTED: Final = 10_000
 
 
 def require_recomputed(
-    certificates: Sequence[Certificate], table: pd.DataFrame, pool: Pool | None, whose: str
+    certificates: Sequence[Certificate],
+    table: pd.DataFrame,
+    pool: Pool | None,
+    whose: str,
+    sample: SampleInputs | None = None,
 ) -> None:
-    """Refuse certificates that do not recompute from their rows and their pool."""
+    """Refuse certificates that do not recompute from their rows, their pool and their draw."""
     # once in a process: the same bytes of the same rows and pool recompute alike
     from certify_assets.certificates import CertificateSet, observe, verify
 
@@ -232,7 +238,7 @@ def require_recomputed(
     if about in _RECOMPUTED:
         return
     given, alone = CertificateSet(tuple(certificates)), runs_are_tasks(table)
-    difference = verify(given, *rows, pool=pool, named=True, alone=alone)
+    difference = verify(given, *rows, pool=pool, named=True, alone=alone, sample=sample)
     if difference is not None:
         raise ForgedCertificateError(f"{whose} do not recompute: {difference}")
     if len(_RECOMPUTED) >= _MOST_RECOMPUTED:
@@ -264,8 +270,8 @@ def deciding_certificates(judge: JudgedCorpus) -> list[Certificate]:
 
 
 def deciding(certificates: Sequence[Certificate]) -> list[Certificate]:
-    """Return those of the procedure that decides."""
-    return [item for item in certificates if item.procedure == PROCEDURES[0]]
+    """Return those that may decide: by the default, or as drawn runs let them be proved."""
+    return [item for item in certificates if item.procedure in PROMISED.values()]
 
 
 def deciding_sides(certificates: Sequence[Certificate]) -> Sides:
@@ -283,16 +289,16 @@ def certificate_of(
     *,
     side: str,
     alpha: float,
-    procedure: str = PROCEDURES[0],
+    procedure: str | None = PROCEDURES[0],
 ) -> Certificate:
-    """Return the one certificate of a side, a budget and a procedure."""
+    """Return the one certificate of a side and a budget, and of a procedure unless it is None."""
     for item in certificates:
-        if (item.side, item.alpha, item.procedure) == (side, alpha, procedure):
+        if (item.side, item.alpha) == (side, alpha) and procedure in (None, item.procedure):
             return item
     issued = sorted({f"{item.alpha:g}" for item in certificates if item.side == side})
     raise InputError(
-        f"there is no {procedure} certificate of the {side} side at alpha {alpha:g}; those of "
-        f"{' and '.join(issued) or 'no budget'} were issued."
+        f"there is no {procedure or 'such'} certificate of the {side} side at alpha {alpha:g}; "
+        f"those of {' and '.join(issued) or 'no budget'} were issued."
     )
 
 

@@ -26,7 +26,7 @@ from certify_assets.operations.deployment import (
 from certify_assets.operations.monitoring import load_monitor
 from certify_assets.operations.notifications import certificate_age, read_notifications
 from certify_assets.operations.recertification import NOTHING_DEPLOYED, plan_recertification
-from certify_assets.operations.sampling import TaskDraw
+from certify_assets.operations.sampling import RunDraw
 
 # shares from which a check warns or fails
 _HALF, _LATE, _LITTLE = 0.5, 0.8, 0.1
@@ -128,19 +128,30 @@ def decided_by_deployed(corpus: Corpus) -> Verdict:
 
 @_readable
 def drawn_as_planned(corpus: Corpus) -> Verdict:
-    """PASS where the drawn tasks are those of the deployed plans, else ERROR.
+    """PASS where the drawn runs are those of the deployed plans, else ERROR.
 
     WARN where a batch came while no judge was deployed.
     """
     plans = {item.number: item.sampling for item in read_deployments(corpus)}
     undrawn, every, drawn = 0, 0, 0
     for name in batch_names(corpus):
-        draw, tasks = TaskDraw.load(corpus, name), set(first_decisions_of(corpus, name)["task_id"])
-        every, drawn = every + len(tasks), drawn + len(draw.drawn)
+        draw, rows = RunDraw.load(corpus, name), first_decisions_of(corpus, name)
+        every, drawn = every + len(rows), drawn + len(draw.drawn)
+        names = zip(rows["task_id"].tolist(), rows["trajectory_id"].tolist(), strict=True)
         if draw.plan is None or draw.deployment is None:
             undrawn += 1
-        elif plans.get(draw.deployment) != draw.plan or draw != TaskDraw.of(
-            draw.deployment, draw.plan, corpus.name, tasks
+        elif (
+            plans.get(draw.deployment) != draw.plan
+            or draw.runs.seed != draw.plan.runs_seed
+            or draw
+            != RunDraw.of(
+                draw.deployment,
+                draw.plan,
+                draw.runs,
+                names,
+                corpus=corpus.name,
+                before=draw.before,
+            )
         ):
             return Verdict("ERROR", f"the draw of batch {name} is not that of a deployed plan.")
     if undrawn:
@@ -148,7 +159,7 @@ def drawn_as_planned(corpus: Corpus) -> Verdict:
         return Verdict("WARN", sentence)
     if not every:
         return Verdict("WARN", "there is no batch.")
-    return Verdict("PASS", f"{drawn} of {every} tasks are drawn, as the plans say.")
+    return Verdict("PASS", f"{drawn} of {every} runs are drawn, as the plans say.")
 
 
 @_readable

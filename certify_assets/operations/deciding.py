@@ -46,7 +46,7 @@ from certify_assets.operations.coverage import Coverage, cover
 from certify_assets.operations.decisions import DECISION_COLUMNS, NOT_COVERED, PROVISIONAL
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.monitoring import monitor_new_labels
-from certify_assets.operations.sampling import TaskDraw, asked_rows
+from certify_assets.operations.sampling import RunDraw, asked_rows
 from certify_assets.work import Report, silent
 
 if TYPE_CHECKING:
@@ -244,8 +244,9 @@ def _store(deployment: Deployment, name: str, runs: pd.DataFrame, scored: _Score
         assert judge is not None
         assert made is not None
         frame, promise, waits = begin_audit(judge, made, name, frame)
-    draw = TaskDraw.load(corpus, name)
-    places = np.array([draw.drawn.get(task, "") for task in frame["task_id"]], object)
+    drawn = RunDraw.load(corpus, name).drawn
+    places = np.array([drawn.get(run, "") for run in frame["trajectory_id"]], object)
+    of_tasks = {task: place for task, place in zip(frame["task_id"], places, strict=True) if place}
     asked = asked_rows(
         places, frame["decision"].to_numpy(object), (coverage.splits != "") | changed
     )
@@ -271,7 +272,7 @@ def _store(deployment: Deployment, name: str, runs: pd.DataFrame, scored: _Score
         decisions=_counts(frame["decision"]),
         reasons=_counts(frame["reason"]),
         asked=_counts(frame["asked"]),
-        drawn_tasks=dict(Counter(draw.drawn.values())),
+        drawn_tasks=dict(Counter(of_tasks.values())),
         **{field: getattr(about, field) for field in delivered},
         findings=tuple({"code": code, "message": message} for code, message in findings),
         bill=scored.bill,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from certify_assets.certificates import Certificate
+from certify_assets.certificates.procedures import AVERAGE
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.deliveries import relabelled
 from certify_assets.errors import CertifyError, StaleCertificateError
@@ -148,7 +149,7 @@ def deployed_spending(corpus: Corpus) -> Spending:
 def plan_before(corpus: Corpus) -> SamplingPlan:
     """Return the sampling of the last deployment; at first .05 and .05 under a new secret seed."""
     now = load_deployment(corpus)
-    return SamplingPlan(seed=secrets.randbelow(2**31)) if now is None else now.sampling
+    return SamplingPlan(seed=secrets.randbits(62)) if now is None else now.sampling
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,10 +284,16 @@ def labels_before(judge: JudgedCorpus, key: str) -> int:
 
 
 def read_certificates(judge: JudgedCorpus, key: str) -> list[Certificate]:
-    """Return the certificates stored under a key, recomputed on what is stored now."""
+    """Return the certificates stored under a key that may decide, recomputed on what is stored."""
     if number := recertification_number(judge.corpus.name, key):
-        return recertification_certificates(judge.corpus, number)
+        found = recertification_certificates(judge.corpus, number)
+        return [item for item in found if may_decide(judge.corpus, item.promise)]
     return load_certificates(judge)
+
+
+def may_decide(corpus: Corpus, promise: str) -> bool:
+    """Whether certificates of a promise are deployed: `average` where the corpus says so."""
+    return promise != AVERAGE or corpus.current.config.deploy_average
 
 
 def certificates_of(corpus: Corpus, record: Deployed) -> tuple[Certificate, ...]:

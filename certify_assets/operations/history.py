@@ -26,7 +26,13 @@ from certify_assets.operations.deployment import (
 )
 from certify_assets.operations.labels import Label, labels_head, read_labels
 from certify_assets.operations.monitor_record import Alarm, read_alarms
-from certify_assets.operations.recertification_record import RecertificationRecord, recertifications
+from certify_assets.operations.recertification_record import (
+    LADDER_FINDINGS,
+    SCORES,
+    RecertificationRecord,
+    recertification_key,
+    recertifications,
+)
 from certify_assets.storage.events import Head, TypedEvent
 
 if TYPE_CHECKING:
@@ -62,6 +68,8 @@ class HistoryStep:
     time: str
     number: int  # of the recertification; 0 for the certificates on CAL
     deployed: tuple[int, ...] = ()  # numbers of its deployments
+    labelled: str = ""  # of a recertification: which runs were labelled, and what it promises
+    ladder: tuple[str, ...] = ()  # what was tried second, and what the next promise costs
     sides: tuple[SideHistory, ...] = ()
 
 
@@ -193,8 +201,20 @@ def _sets(corpus: Corpus) -> Iterator[tuple[HistoryStep, Sequence[Certificate]]]
 
 
 def _recertified(record: RecertificationRecord) -> HistoryStep:
-    label = f"recertification {record.number}"
-    return HistoryStep(label, record.judge, record.time, record.number)
+    where = recertification_key(record.corpus, record.number, SCORES)
+    tasks = ", ".join(f"{number} of {name.upper()}" for name, number in record.tasks.items())
+    promises = " and ".join(dict.fromkeys(side.promise for side in record.sides))
+    return HistoryStep(
+        f"recertification {record.number}",
+        record.judge,
+        record.time,
+        record.number,
+        labelled=f"{record.labelled} labelled runs of tasks ({tasks}): those with an outcome in "
+        f"{where}. Promise: {promises}.",
+        ladder=tuple(
+            item["message"] for item in record.findings if item["code"] in LADDER_FINDINGS
+        ),
+    )
 
 
 def _side(

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.specs import SIDES
-from certify_assets.operations.audit_sample import label_kinds, not_covered
+from certify_assets.operations.audit_sample import not_covered, with_draw
 from certify_assets.operations.batches import (
     batch_names,
     changed_batches,
@@ -23,7 +23,7 @@ from certify_assets.operations.batches import (
     known_runs,
 )
 from certify_assets.operations.decisions import decisions_of
-from certify_assets.operations.sampling import TaskDraw
+from certify_assets.operations.sampling import RunDraw
 from certify_assets.storage.database import insert, number_column, tables, text_column
 from certify_assets.storage.moment import remembered
 from certify_assets.storage.store import Snapshot, Store
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from certify_assets.storage.events import Event
 
-#: runs of drawn tasks and of batch draws, as they are decided now
+#: drawn runs and those of batch draws, as they are decided now
 monitored = sa.Table(
     "monitored",
     tables,
@@ -73,9 +73,7 @@ def _replace(corpus: Corpus, connection: sa.Connection, batch: str) -> None:
         connection.execute(table.delete().where(*its))
     if is_undone(corpus, batch) or not is_decided(corpus, batch):
         return
-    frame, drawn = decisions_of(corpus, batch), TaskDraw.load(corpus, batch).drawn
-    frame = frame.assign(drawn=[drawn.get(task, "") for task in frame["task_id"]])
-    frame = frame.assign(kind=label_kinds(frame))
+    frame = with_draw(decisions_of(corpus, batch), RunDraw.load(corpus, batch))
     used = frame[(frame["drawn"] != "") | (frame["kind"] != "undecided")]
     columns = (used[name].tolist() for name in _COLUMNS)
     rows = zip(used.index.tolist(), *columns, strict=True)
@@ -90,7 +88,7 @@ def _replace(corpus: Corpus, connection: sa.Connection, batch: str) -> None:
 
 @remembered
 def monitored_rows(corpus: Corpus) -> pd.DataFrame:
-    """Return the decided runs of drawn tasks and of batch draws, the oldest batch first.
+    """Return the decided runs that were drawn and those of batch draws, the oldest batch first.
 
     Column ``drawn`` is audit, spot or empty, ``kind`` a key of `audit_sample.USES`, and ``twice``
     says whether the run came again in another batch.
@@ -104,22 +102,6 @@ def monitored_rows(corpus: Corpus) -> pd.DataFrame:
     # pandas looks into what is no plain tuple
     found = map(tuple, store.indexed(query.order_by(monitored.c.batch, monitored.c.place)))
     frame = pd.DataFrame(found, columns=monitored.columns.keys()).astype({"score": float})
-    parts = [frame]
-    # a task that one plan draws and another does not
-    known = set(zip(frame["task_id"], frame["batch"], strict=True))
-    named = sa.select(known_runs.c.task, known_runs.c.batch).distinct()
-    tasks = set(frame.loc[frame["drawn"] != "", "task_id"])
-    mine = named.where(known_runs.c.corpus == corpus.name)
-    others: dict[str, set[str]] = {}
-    for row in store.indexed(mine, known_runs.c.task, tasks):
-        if row.batch in batches and (row.task, row.batch) not in known:
-            others.setdefault(row.batch, set()).add(row.task)
-    for batch, its in others.items():
-        rows = decisions_of(corpus, batch)
-        rows = rows[rows["task_id"].isin(its)].assign(drawn="", kind="undecided")
-        parts.append(rows[["corpus", "batch", *_COLUMNS]])
-    if others:
-        frame = pd.concat(parts, ignore_index=True).sort_values("batch", kind="stable")
     here = known_runs.c.corpus == corpus.name
     several = sa.select(known_runs.c.run).where(here).group_by(known_runs.c.run)
     again = known_runs.c.run.in_(several.having(sa.func.count() > 1))

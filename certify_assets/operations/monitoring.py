@@ -2,10 +2,10 @@
 
 # The score tables of monitoring/<corpus>/<judge>/ are read in the order of their names, so a file
 # that is added later must have a later name. The labelled tasks of operation are a stream with an
-# e-process of its own. Tasks drawn "audit" come with every attempt, tasks drawn "spot" with the
-# attempts that were decided without review: of the others the score is enough, outside of the
+# e-process of its own. Tasks drawn "audit" come with every drawn run, tasks drawn "spot" with the
+# drawn runs that were decided without review: of the others the score is enough, outside of the
 # certified region. Where a batch was decided under narrower thresholds than the monitored ones,
-# spot tasks have unlabelled attempts inside the region. Leaving such tasks out alone would keep the
+# spot tasks have unlabelled runs inside the region. Leaving such tasks out alone would keep the
 # easy ones, so the spot tasks of the whole batch are left out. A task has its place where its last
 # missing label came; neither a later batch nor a clock set back moves it. Runs
 # that the corpus certificate does not cover are no part of what it promises, nor of its tasks here.
@@ -362,8 +362,7 @@ def operation_stream(
     by_batch = with_labels(every[every["kind"] == "batch_draw"], labels)
     known = set(corpus.manifest.assignment)
     rows, uncovered = _covered_rows(every, known)
-    first = rows.groupby("task_id", sort=False)["batch"].transform("first")
-    frame = with_labels(rows[serves(rows["kind"], "monitor") & (rows["batch"] == first)], labels)
+    frame = with_labels(rows[serves(rows["kind"], "monitor")], labels)
     reasons, wanted = _reasons(frame, known, narrow_batches(corpus, certificate), certificate)
     left_out = {"not_covered": uncovered} if uncovered else {}
     left_out |= Counter(reason for reason in reasons if reason)

@@ -31,12 +31,13 @@ from certify_assets.operations.batches import (
     identities_of,
     is_undone,
     known_runs,
+    known_tasks,
     ready_batches,
     unknown_batch,
 )
-from certify_assets.operations.deployment import load_deployment
+from certify_assets.operations.deployment import DeploymentRecord, load_deployment
 from certify_assets.operations.labels import Labelled
-from certify_assets.operations.sampling import TaskDraw
+from certify_assets.operations.sampling import RunDraw, RunsOfTask
 from certify_assets.storage.urls import local_copies, shown_url
 
 if TYPE_CHECKING:
@@ -300,11 +301,11 @@ def _stored(
     files, deployed = objects.put_json(facts.files), load_deployment(corpus)
     first = 1 if last is None else last.content.number + 1
     for number, rows in enumerate(_parts(new), first):
-        draw = TaskDraw(drawn={})
+        draw = RunDraw(drawn={})
         # one that cannot be read draws nothing: nobody would be asked about the runs that it
         # decides once it can be
         if deployed is not None:
-            draw = TaskDraw.of(deployed.number, deployed.sampling, corpus.name, rows["task_id"])
+            draw = _draw(corpus, deployed, rows)
         change = {
             "batch": f"{number:06d}-{about.delivery_sha256[:12]}",
             "number": number,
@@ -319,6 +320,14 @@ def _stored(
         }
         corpus.store.append(corpus.name, about.model_copy(update=change))
         yield str(change["batch"])
+
+
+def _draw(corpus: Corpus, deployed: DeploymentRecord, rows: pd.DataFrame) -> RunDraw:
+    """Draw from the new runs of a batch, those of known tasks left out."""
+    plan, names = deployed.sampling, zip(rows["task_id"], rows["trajectory_id"], strict=True)
+    before = known_tasks(corpus, set(rows["task_id"]))
+    of_task = RunsOfTask.of(corpus.config, plan)
+    return RunDraw.of(deployed.number, plan, of_task, names, corpus=corpus.name, before=before)
 
 
 def _parts(runs: pd.DataFrame) -> Iterator[pd.DataFrame]:

@@ -1,6 +1,9 @@
-"""Recertification: certificates of the deployed judge on CAL and audit sample, at their own δ."""
+"""Recertification: certificates of the deployed judge on drawn runs of CAL and audit sample."""
 
-# Its number is claimed before it is computed; the same inputs are the same recertification. Labels
+# Of the audit sample the runs count that were drawn when their batch came. Next to them are, as the
+# corpus says, labelled runs of CAL, or one run of each of its tasks, drawn by the same seed: then
+# the promise is proved (docs/few-labels.md), and where that certifies nothing, one on average is
+# tried. Its number is claimed before it is computed; the same inputs are the same one. Labels
 # that come meanwhile are no part of it: it names the last one that is. Its documents are enough to
 # recompute it by `certify verify`. Its population is that of CAL and the audit sample together.
 # Where the runs have changed since CAL was drawn, the mixture says less about later runs than the
@@ -10,26 +13,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from certify_assets.certificates.certifier import Certifier
 from certify_assets.certificates.counts import covers
+from certify_assets.certificates.ladder import climb, next_rung, procedures_of
+from certify_assets.certificates.one_run import CAP, fewest_rows
+from certify_assets.certificates.procedures import CONFIDENT, PROVED, find_procedure
+from certify_assets.certificates.sampling import TASKS, table_hash
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import CertifyError, GateClosedError, InputError
+from certify_assets.errors import (
+    CertifyError,
+    GateClosedError,
+    InputError,
+    IntegrityError,
+    UnfitTableError,
+)
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.pool import (
-    BY_JUDGE,
-    StoredPool,
-    document_of,
-    pool_part,
-    stored_pool,
-    takes_pool,
-)
-from certify_assets.judges.record import columns
-from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES, judges
+from certify_assets.judges.pool import document_of
+from certify_assets.judges.record import columns, runs_are_tasks
+from certify_assets.judges.specs import DELTA, SIDES, judges
 from certify_assets.operations.audit_sample import (
     OPEN_SHARE,
     REASONS,
@@ -37,25 +45,27 @@ from certify_assets.operations.audit_sample import (
     count_audit_tasks,
 )
 from certify_assets.operations.batches import batch_names, batch_runs, decisions_sha256
-from certify_assets.operations.certifier import issue_all, own_key, paid_candidates
-from certify_assets.operations.decisions import load_decisions
+from certify_assets.operations.certifier import own_key, paid_candidates
 from certify_assets.operations.deployment import corrected_labels, load_deployment
 from certify_assets.operations.labels import labels_head, overruled, read_labels
-from certify_assets.operations.ledger import record_pool
 from certify_assets.operations.monitor_record import LabelPrefix
 from certify_assets.operations.recertification_record import (
     CERTIFICATES,
     DOCUMENT,
+    NEXT_PROMISE,
     OVERRULED,
     SCORES,
+    SECOND_PROMISE,
     CertifiedSide,
     RecertificationRecord,
     load_recertification,
     recertification_key,
     recertifications,
+    rows_of_draw,
 )
 from certify_assets.operations.relabelling import relabelling_finding
 from certify_assets.operations.rollout import promote
+from certify_assets.operations.sampling import RunsOfTask, SamplingPlan
 from certify_assets.operations.spending import (
     Claim,
     Schedule,
@@ -70,6 +80,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.certificates import Certificate
+    from certify_assets.certificates.inputs import SampleInputs
 
 NOTHING_DEPLOYED: Final = "no judge is deployed, so there is nothing to monitor or to recertify."
 _COLUMNS = ["task_id", "trajectory_id", "agent", "score", "outcome", "split", "provenance", "batch"]
@@ -82,12 +93,17 @@ _CHAIN: Final = ("model", "scores", *_CERTIFYING)
 class Plan:
     """The inputs of a recertification, independent of what would come of it."""
 
-    table: pd.DataFrame  # their rows and the tasks that count, sorted by task and run
+    table: pd.DataFrame  # where it is proved, with the runs that were not drawn; by task and run
+    rows: pd.DataFrame  # of it, labelled: all that certifies
+    sample: SampleInputs | None  # the draw that these are of, where it is proved
+    runs_of_task: RunsOfTask
     counted: CountedTasks
     new_tasks: tuple[str, ...]  # that no earlier recertification has counted
     hashes: Mapping[str, str]
     candidates: int
-    inputs_sha256: str  # of table, hashes, candidates, budgets and procedure
+    alphas: tuple[float, ...]  # that are wanted now
+    procedures: tuple[str, ...]  # that are tried in turn
+    inputs_sha256: str  # of table, draw, hashes, candidates, budgets and procedures
 
     def known(self, spending: Spending) -> Claim | None:
         """Return the claim of a recertification of these very inputs."""
@@ -101,32 +117,85 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
     rows, hashes, adapter = judge.calibration
     candidates = paid_candidates(judge, adapter)
     before = _counted_before(judge, hashes["adapter_sha256"])
+    corpus = judge.corpus
+    deployed = load_deployment(corpus)
+    plan = SamplingPlan() if deployed is None else deployed.sampling
     counted = count_audit_tasks(
-        judge.corpus, adapter_sha256=hashes["adapter_sha256"], before=before
+        corpus,
+        adapter_sha256=hashes["adapter_sha256"],
+        plan=plan,
+        before=before,
     )
-    table = _table(rows, score_rows(judge, counted.rows))
-    # budgets are what is wanted now; the grid belongs to the judge as it was deployed
+    runs_of_task = RunsOfTask.of(corpus.current.config, plan)
+    audit = score_rows(judge, counted.rows)
+    # where somebody chose which runs of CAL have a label, nothing is proved
+    proved = corpus.current.config.promise == PROVED and not judge.unlabelled_calibration
+    if proved:
+        table = _table(rows, audit, counted.others)
+        drawn, sample = _one_draw(table, runs_of_task)
+        _require_drawn(drawn, counted.rows)
+    else:
+        table = _table(_alike(rows, runs_of_task), audit)
+        drawn, sample = table, None
+    procedures = procedures_of(None if proved else CONFIDENT, drawn=proved)
     about = {
         "judge": judge.name,
         "rows": [
             [str(row.trajectory_id), str(row.task_id), _number(row.score), int(row.outcome)]
-            for row in table.itertuples()
+            for row in drawn.itertuples()
         ],
+        "runs_of_task": asdict(runs_of_task),
         "hashes": hashes,
         "candidates": candidates,
-        "alphas": list(judge.corpus.current.config.alphas),
+        # what is wanted now
+        "alphas": list(corpus.current.config.alphas),
         "sides": list(SIDES),
-        "procedure": PROCEDURES[0],
-        "grid": judge.corpus.config.thresholds(PROCEDURES[0]),
+        "procedures": list(procedures),
     }
     return Plan(
         table=table,
+        rows=drawn,
+        sample=sample,
+        runs_of_task=runs_of_task,
         counted=counted,
         new_tasks=tuple(task for task in counted.tasks if task not in before),
         hashes=hashes,
         candidates=candidates,
+        alphas=tuple(corpus.current.config.alphas),
+        procedures=procedures,
         inputs_sha256=sha256_bytes(canonical_json(about)),
     )
+
+
+def _one_draw(table: pd.DataFrame, runs_of_task: RunsOfTask) -> tuple[pd.DataFrame, SampleInputs]:
+    """Draw from CAL and the audit sample alike; return the drawn rows and what names the draw."""
+    names = table["task_id"].tolist(), table["trajectory_id"].tolist()
+    draw = runs_of_task.draw(len(table), table_hash(*names, table["score"].to_numpy(np.float64)))
+    drawn = rows_of_draw(table, draw)
+    assert drawn is not None
+    return drawn, draw.inputs
+
+
+def _alike(rows: pd.DataFrame, runs_of_task: RunsOfTask) -> pd.DataFrame:
+    """Return runs of CAL whose tasks count as those of the audit sample do.
+
+    Where every task counts once, those are equally many of each, drawn at random. Where every run
+    does, they are all, but no more of a task than it may count.
+    """
+    sizes = rows.groupby("task_id")["trajectory_id"].transform("size")
+    attempts = int(sizes.min()) if runs_of_task.estimand == TASKS else runs_of_task.most
+    draw = replace(runs_of_task, attempts=attempts, estimand=TASKS, most=1).draw(len(rows))
+    return rows.iloc[np.sort(draw.rows(rows["task_id"].tolist(), rows["trajectory_id"].tolist()))]
+
+
+def _require_drawn(drawn: pd.DataFrame, counted: pd.DataFrame) -> None:
+    """Refuse a table of which other runs are drawn than those that reviewers were asked about."""
+    audit = drawn.loc[drawn["provenance"] == "audit_sample", "trajectory_id"]
+    if strange := sorted(set(audit) ^ set(counted["trajectory_id"])):
+        raise IntegrityError(
+            f"the run {strange[0]!r} is in the draw of its batch or in that of the recertification "
+            "and not in both; restore its batch."
+        )
 
 
 def recertify(
@@ -160,9 +229,10 @@ def recertify(
                 f"{len(plan.new_tasks)} tasks are new and complete, {least} are needed; nothing "
                 "was spent."
             )
-        pool = _pool(judge, plan) if takes_pool(PROCEDURES[0]) else None
+        if known is None and (few := _too_few(plan, spending.of(judge.name).next_share())):
+            return None, f"{few} Nothing was spent."
         record = _make(
-            judge, plan, pool, claim(corpus, judge.name, "recertification", plan.inputs_sha256)
+            judge, plan, claim(corpus, judge.name, "recertification", plan.inputs_sha256)
         )
         certified = sum(side.certified for side in record.sides)
         return record, (
@@ -190,27 +260,37 @@ def recertify_deployed(
         return record, f"{sentence} {error}"
 
 
-def _pool(judge: JudgedCorpus, plan: Plan) -> StoredPool:
-    """Return the pool of a recertification: the judge's, with the tasks that batches brought."""
-    corpus = judge.corpus
-    certified = set(plan.table["task_id"])
-    found = stored_pool(judge).without(certified)
-    delivered = load_decisions(corpus).drop_duplicates("trajectory_id")
-    known = certified | set(corpus.manifest.assignment)
-    delivered = delivered[~delivered["task_id"].isin(known)]
-    own = delivered["adapter_sha256"] == plan.hashes["adapter_sha256"]
-    scores = delivered["score"].astype("float64").where(own).to_numpy(np.float64)
-    part = pool_part("delivered", delivered["task_id"].tolist(), scores, BY_JUDGE)
-    scored = {task: of for task, of in part.scores.items() if of[0] is not None}
-    part = replace(part, scores=scored, left_out=len(part.scores) - len(scored))
-    if part.left_out:
-        part = replace(part, reason="no run of theirs was scored by this judge")
-    return found.replace(parts=(*found.parts, part))
+def _too_few(plan: Plan, delta: float) -> str:
+    """Say that no budget can be certified with so few tasks; empty where one can."""
+    if find_procedure(plan.procedures[0]).calibrated:
+        return ""
+    tasks, level = int(plan.rows["task_id"].nunique()), delta / plan.candidates
+    several = tasks < len(plan.rows)
+    # the promise on average is for one run of a task, of one judge
+    tried = plan.procedures[:1] if several or plan.candidates > 1 else plan.procedures
+    least = min(
+        fewest_rows(name, alpha, level, several=several)
+        for name in tried
+        for alpha in plan.alphas
+        if name == plan.procedures[0] or CAP * alpha < 1
+    )
+    if tasks >= least:
+        return ""
+    return f"{tasks} tasks have a labelled drawn run, and {least} are needed to certify anything."
 
 
-def _make(
-    judge: JudgedCorpus, plan: Plan, pool: StoredPool | None, claimed: Claim
-) -> RecertificationRecord:
+def _issue(plan: Plan, claimed: Claim, certifier: Certifier) -> list[Certificate]:
+    """Issue certificates of both sides at all budgets, by the strongest promise that certifies."""
+    found: list[Certificate] = []
+    for alpha in plan.alphas:
+        asked = {"alpha": alpha, "delta": claimed.delta, "candidates": plan.candidates}
+        # a budget that so few tasks cannot reach has no certificate
+        with suppress(UnfitTableError):
+            found += climb(certifier, plan.procedures, asked).certificates
+    return found
+
+
+def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRecord:
     corpus, splits = judge.corpus, judge.calibration_splits
     spending = read_spending(corpus).of(judge.name)
     store, counted, labels = corpus.store, plan.counted, LabelPrefix(*labels_head(corpus))
@@ -218,8 +298,6 @@ def _make(
     schedule = "" if spending.schedule is None else spending.schedule.words()
     scores = recertification_key(corpus.name, claimed.number, SCORES)
     scores_sha256 = store.write_table(scores, plan.table)
-    if pool is not None:
-        record_pool(corpus, judge=judge.name, configuration=plan.hashes, run_id="cli")
     provenance = {
         "corpus": corpus.name,
         "judge": judge.name,
@@ -228,26 +306,26 @@ def _make(
         "recertification": str(claimed.number),
         "recertification_inputs_sha256": plan.inputs_sha256,
         "audit_tasks": str(len(counted.tasks)),
+        "audit_runs": plan.runs_of_task.words(),
         "labels_sha256": labels.sha256,
         "decisions_sha256": sha256_bytes(canonical_json(batches)),
         "delta_schedule": schedule,
         **relabelling_finding(judge),
     }
-    certificates = issue_all(
-        plan.table,
-        claimed,
-        provenance,
-        pool,
-        alphas=corpus.current.config.alphas,
-        procedures=PROCEDURES[:1],
-        grid=corpus.config.thresholds(PROCEDURES[0]),
-        candidates=plan.candidates,
-        selection=judge.calibration[2].selection_rule,
+    certifier = Certifier.of(
+        *columns(plan.rows),
+        named=True,
+        alone=runs_are_tasks(plan.rows),
+        sample=plan.sample,
+        selection=judge.calibration[2].selection_rule or None,
+        provenance=provenance,
+        claim=claimed,
     )
+    certificates = _issue(plan, claimed, certifier)
     key = recertification_key(corpus.name, claimed.number, CERTIFICATES)
-    store.write_json(key, document_of(certificates, pool))
+    store.write_json(key, document_of(certificates, None))
     sides = tuple(_side(item, plan) for item in certificates)
-    of_split = plan.table.groupby("provenance")["task_id"].nunique()
+    of_split = plan.rows.groupby("provenance")["task_id"].nunique()
     record = RecertificationRecord(
         corpus=corpus.name,
         judge=judge.name,
@@ -268,12 +346,16 @@ def _make(
             **{split: int(of_split.get(split, 0)) for split in splits},
             "audit_sample": len(counted.tasks),
         },
+        labelled=len(plan.rows),
         drawn=counted.drawn,
         new_tasks=plan.new_tasks,
         left_out=dict(counted.left_out),
         open_share=counted.open_share,
-        came_again=counted.came_again,
-        findings=(*_overruled(corpus, plan.table, sides), *_findings(counted, sides)),
+        findings=(
+            *_overruled(corpus, plan.rows, sides),
+            *_findings(counted, sides),
+            *_ladder(certifier, certificates),
+        ),
         labels=labels,
         batches=batches,
     )
@@ -294,8 +376,9 @@ def _side(certificate: Certificate, plan: Plan) -> CertifiedSide:
         coverage=certificate.coverage,
         selective_error=certificate.selective_error,
         certificate_sha256=certificate.sha256,
+        promise=certificate.promise,
     )
-    audit = plan.table[plan.table["provenance"] == "audit_sample"]
+    audit = plan.rows[plan.rows["provenance"] == "audit_sample"]
     if not certificate.certified or audit.empty or certificate.threshold is None:
         return made
     waiting = plan.counted.unresolved["score"].to_numpy(np.float64)
@@ -354,12 +437,29 @@ def _findings(counted: CountedTasks, sides: Sequence[CertifiedSide]) -> list[dic
         {"code": name, "message": f"{number} drawn tasks are left out: {REASONS[name]}."}
         for name, number in counted.left_out.items()
     ]
-    if counted.came_again:
-        text = (
-            f"{counted.came_again} tasks that count got attempts after they were counted; those "
-            "attempts are left out."
-        )
-        found.append({"code": "came_again", "message": text})
+    return found
+
+
+def _ladder(certifier: Certifier, certificates: Sequence[Certificate]) -> list[dict[str, str]]:
+    """Say what a weaker promise was tried for, and what the next stronger one costs."""
+    from certify_assets.certificates import CertificateSet, settings_of
+
+    found = []
+    for alpha in dict.fromkeys(item.alpha for item in certificates):
+        items = tuple(item for item in certificates if item.alpha == alpha)
+        tried = [
+            f"{item.after} certified nothing on these labels, so the promise on average was "
+            f"tried. On each side that of {item.after}, or the cap at twice the budget, is broken "
+            f"with probability at most {200 * item.delta:.4g} %."
+            for item in items[:1]
+            if item.after
+        ]
+        rung = next_rung(certifier, CertificateSet(items, None), settings_of(items[0]))
+        found += [
+            {"code": code, "message": f"At {alpha:g}: {text}"}
+            for code, texts in ((SECOND_PROMISE, tried), (NEXT_PROMISE, [rung] if rung else []))
+            for text in texts
+        ]
     return found
 
 
@@ -369,7 +469,7 @@ def _counted_before(judge: JudgedCorpus, adapter_sha256: str) -> dict[str, froze
         if (record.judge, record.adapter_sha256) == (judge.name, adapter_sha256):
             key = recertification_key(judge.corpus.name, record.number, SCORES)
             table = judge.store.read_table(key)
-            rows = table[table["provenance"] == "audit_sample"]
+            rows = table[(table["provenance"] == "audit_sample") & table["outcome"].notna()]
             return {
                 str(task): frozenset(map(str, names))
                 for task, names in rows.groupby("task_id")["trajectory_id"]
@@ -377,14 +477,24 @@ def _counted_before(judge: JudgedCorpus, adapter_sha256: str) -> dict[str, froze
     return {}
 
 
-def _table(certified: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+def _table(
+    certified: pd.DataFrame, drawn: pd.DataFrame, others: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """Return CAL and the audit sample, perhaps with the runs that the latter was drawn from."""
     import pandas as pd
 
     # `certify verify` takes the rows of split=cal: all of them are calibration rows now
     own = certified.assign(provenance=certified["split"], batch="")
-    parts = [own, rows.assign(provenance="audit_sample")]
+    parts = [own, drawn.assign(provenance="audit_sample")]
+    if others is not None:
+        # a label that one of these has was not drawn, and stays out
+        parts.append(others.assign(provenance="audit_sample", outcome=None))
     table = pd.concat(
-        [part.assign(split="cal").reindex(columns=_COLUMNS) for part in parts if len(part)],
+        [
+            part.assign(split="cal").reindex(columns=_COLUMNS).astype({"outcome": "Int8"})
+            for part in parts
+            if len(part)
+        ],
         ignore_index=True,
     )
     if table["trajectory_id"].duplicated().any():
@@ -394,7 +504,7 @@ def _table(certified: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
             f"the run {name!r} is in {split.upper()} and in the audit sample; a run counts once, "
             "so take it out of its batch."
         )
-    return table.astype({"outcome": "int8", "score": "float64"}).sort_values(
+    return table.astype({"score": "float64"}).sort_values(
         ["task_id", "trajectory_id"], kind="stable", ignore_index=True
     )
 

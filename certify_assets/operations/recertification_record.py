@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from certify_assets.certificates.sampling import Draw, table_hash
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.documents import Document
 from certify_assets.errors import ForgedCertificateError, IntegrityError
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.pool import pool_in, rows_of
 from certify_assets.operations.batches import operation_key
 from certify_assets.operations.certifier import require_current, require_recomputed
 from certify_assets.operations.monitor_record import LabelPrefix
@@ -19,11 +19,17 @@ from certify_assets.operations.spending import read_spending
 from certify_assets.storage.moment import remembered
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from certify_assets.certificates import Certificate
 
 DOCUMENT: Final = "recertification.json"
 SCORES: Final = "scores.parquet"
 CERTIFICATES: Final = "certificates.json"
+#: findings that say what was tried second, and what the next stronger promise costs
+SECOND_PROMISE: Final = "second_promise"
+NEXT_PROMISE: Final = "next_promise"
+LADDER_FINDINGS: Final = (SECOND_PROMISE, NEXT_PROMISE)
 #: finding of labels that reviewers replaced by what the judge says
 OVERRULED: Final = "overruled"
 
@@ -39,6 +45,7 @@ class CertifiedSide:
     coverage: float
     selective_error: float | None
     certificate_sha256: str
+    promise: str = "confident"  # that of the certificate; a weaker one may not be deployed
     audit_sample: Mapping[str, Any] | None = None  # its audit on the audit sample alone
     worst_error: float | None = None  # error if every open or tied run that it decides were wrong
 
@@ -66,11 +73,11 @@ class RecertificationRecord(Document):
     certificates: tuple[str, ...]  # hashes, in the order of the sides
     sides: tuple[CertifiedSide, ...]
     tasks: Mapping[str, int]  # of cal and of audit_sample
+    labelled: int  # drawn runs of these tasks, whose labels certify
     drawn: int
     new_tasks: tuple[str, ...]
     left_out: Mapping[str, int]  # drawn tasks that do not count, by reason
     open_share: float
-    came_again: int
     findings: tuple[Mapping[str, str], ...]
     labels: LabelPrefix  # that it was made of
     batches: Mapping[str, str]  # hash of the decisions of every batch
@@ -129,7 +136,21 @@ def recertification_certificates(corpus: Corpus, number: int) -> list[Certificat
         raise ForgedCertificateError(
             f"the certificates of {whose} are not those that its document names."
         )
-    pool = rows_of(pool_in(stored, certificates, whose))
     require_current(certificates, hashes, f"certificates of {whose}", "recertify.")
-    require_recomputed(certificates, table, pool, f"the certificates of {whose}")
+    samples = [item.inputs.get("sample") for item in certificates]
+    rows = table if samples[0] is None else rows_of_draw(table, Draw.from_inputs(samples[0]))
+    if rows is None or any(other != samples[0] for other in samples):
+        raise ForgedCertificateError(
+            f"the certificates of {whose} are not all of the draw from its table."
+        )
+    whose = f"the certificates of {whose}"
+    require_recomputed(certificates, rows, None, whose, sample=samples[0])
     return certificates
+
+
+def rows_of_draw(table: pd.DataFrame, draw: Draw) -> pd.DataFrame | None:
+    """Return the rows that a draw draws from a table; None where it was made from another one."""
+    names = table["task_id"].tolist(), table["trajectory_id"].tolist()
+    if draw.sha256 != table_hash(*names, table["score"].to_numpy(float)):
+        return None
+    return table.iloc[sorted(draw.rows(*names).tolist())].reset_index(drop=True)

@@ -432,7 +432,7 @@ def _position(row: Row, audit: Sequence[Row]) -> str:
     if row["rank"] is not None:
         among = (row["draw"], row["rank"])
     elif need == _AUDIT:
-        # a task counts only when every attempt is labelled
+        # a task counts only when every drawn run is labelled
         tied = any(map(is_tied, audit))
         lacks = sum(one["lacking"] for one in audit if one["covered"])
         among = (lacks, min(one["batch"] for one in audit), task)

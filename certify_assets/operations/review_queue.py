@@ -196,7 +196,7 @@ def _why(row: Mapping[Hashable, Any]) -> str:
     if row["disputed"]:
         return "reviewers are tied"
     if row["kind"] == "audit_sample":
-        return f"its task lacks {row['task_labels']}"
+        return "random check"
     if row["kind"] in ("batch_draw", "spot_check"):
         return "random check"
     if np.isnan(row["score"]):

@@ -11,8 +11,8 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError, InputError
 from certify_assets.files import canonical_json
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import PROCEDURES, SIDES
-from certify_assets.operations.certifier import certificate_of, own_key
+from certify_assets.judges.specs import SIDES
+from certify_assets.operations.certifier import certificate_of, deciding, own_key
 from certify_assets.operations.deployment import (
     Deployed,
     DeploymentRecord,
@@ -23,6 +23,7 @@ from certify_assets.operations.deployment import (
     judge_fingerprint,
     kept_certificates,
     load_deployment,
+    may_decide,
     no_batch_certified,
     plan_before,
     read_certificates,
@@ -182,10 +183,14 @@ def promote(
     sides = [
         side
         for side in document.sides
-        if side.certified and (budgets is None or budgets.get(side.side) == side.alpha)
+        if side.certified
+        and may_decide(corpus, side.promise)
+        and (budgets is None or budgets.get(side.side) == side.alpha)
     ]
     if not sides:
         at = "" if budgets is None else " at the budgets that decide now"
+        if any(side.certified and not may_decide(corpus, side.promise) for side in document.sides):
+            at += " but on average, which deploy_average of the corpus does not allow"
         raise GateClosedError(
             f"recertification {document.number} of {corpus} certifies nothing{at}; the deployment "
             "stays as it is."
@@ -249,7 +254,7 @@ def _choose(
     else:
         wanted = dict(alpha) if isinstance(alpha, Mapping) else dict.fromkeys(SIDES, float(alpha))
         found = [
-            certificate_of(certificates, side=side, alpha=budget, procedure=PROCEDURES[0])
+            certificate_of(deciding(certificates), side=side, alpha=budget, procedure=None)
             for side, budget in wanted.items()
         ]
         chosen = [item for item in found if item.certified]

@@ -51,6 +51,7 @@ def render_history(history: OperationHistory, *, home: str = "") -> str:
         banner=_verdict(history),
         sections=[
             used,
+            *map(_labelled, (step for step in history.steps if step.labelled)),
             *([_batches(history)] if history.batches else []),
             *([Section("Alarms", findings=alarms)] if alarms else []),
             Section("What is promised together", texts=[history.joint], notes=[schedule]),
@@ -62,6 +63,12 @@ def history_table(history: OperationHistory) -> Table:
     """Return every set of certificates, a row a side."""
     rows = [row for step in history.steps for row in _rows(step)]
     return Table(f"Certificates of {history.corpus}", _COLUMNS, rows)
+
+
+def _labelled(step: HistoryStep) -> Section:
+    """Say which runs a recertification rests on, and what its ladder of promises is."""
+    title = f"{step.label[:1].upper()}{step.label[1:]}: labelled runs and promises"
+    return Section(title, texts=[step.labelled], findings=[*map(Finding, step.ladder)])
 
 
 def _batches(history: OperationHistory) -> Section:

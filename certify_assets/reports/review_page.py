@@ -43,14 +43,11 @@ KIND_WORDS: Final = {
     ),
     "audit_sample": (
         "Audit sample",
-        (
-            "every attempt of tasks drawn at random: they extend CAL and feed the monitor, once a "
-            "task is whole"
-        ),
+        ("runs of tasks, both drawn at random: they extend CAL and feed the monitor"),
     ),
     "spot_check": (
         "Spot checks",
-        "what the judge decided by itself, in tasks drawn at random: they feed the monitor",
+        "runs drawn at random that the judge decided by itself: they feed the monitor",
     ),
     "undecided": (
         "Undecided",

@@ -86,14 +86,17 @@ class _Reader:
         self.missing[f"{what}: {NOT_RUN}; {command}"] = None
 
 
+_Rows = Callable[[_Reader], Iterator[_Row]]
 #: name, title, columns and meaning of each table, and what yields its rows
-_TABLES: list[tuple[str, str, tuple[str, ...], str, Callable[[_Reader], Iterator[_Row]]]] = []
+_TABLES: list[tuple[str, str, tuple[str, ...], str, _Rows]] = []
 
 
-def _table(
-    name: str, title: str, columns: tuple[str, ...], about: str
-) -> Callable[[Callable[[_Reader], Iterator[_Row]]], None]:
-    return lambda rows: _TABLES.append((name, title, columns, about, rows))
+def _table(name: str, title: str, columns: tuple[str, ...], about: str) -> Callable[[_Rows], _Rows]:
+    def add(rows: _Rows) -> _Rows:
+        _TABLES.append((name, title, columns, about, rows))
+        return rows
+
+    return add
 
 
 def study_tables(store: Store) -> list[StudyTable]:
@@ -215,7 +218,8 @@ def _gate(gate: GateResult) -> str:
     "AUROC on TEST. The paper's judges have 4 billion parameters. Ours are the lexical judge and a "
     "compact model of 1.8 million, on other corpora: compare within a row.",
 )
-def _main(reader: _Reader) -> Iterator[_Row]:
+def main_table(reader: _Reader) -> Iterator[_Row]:
+    """Yield the rows of the paper's Table 2, and ours."""
     for corpus, scores in reader.real_scores():
         found = [scores.judge(name) for name in _JUDGES]
         for name, judge in zip(_JUDGES, found, strict=True):
@@ -294,7 +298,8 @@ def _side_rows(reader: _Reader, side: str, alphas: tuple[float, ...]) -> Iterato
     "threshold that is never deployed; certificates come from the rows of CAL. betting promises "
     "the error by task.",
 )
-def _procedures(reader: _Reader) -> Iterator[_Row]:
+def procedures_table(reader: _Reader) -> Iterator[_Row]:
+    """Yield the rows of the paper's cluster-valid baselines on real scores, and ours."""
     names = (*PAPER_PROCEDURES, *_OWN_PROCEDURES)
     for corpus, scores in reader.real_scores():
         for judge in scores.judges:

@@ -87,8 +87,6 @@ def restore(store: Store, source: str) -> int:
     )
     _copy_placed(folder, store.folder)
     if store.database.is_sqlite:
-        # no connection keeps the file that is replaced
-        store.database.engine.dispose()
         with folder.path(FILE).open("rb") as copy, store.folder.writing(FILE) as stream:
             shutil.copyfileobj(copy, stream)
     else:

@@ -48,10 +48,8 @@ def verify(store: Store, corpus: str | None = None, heads: Iterable[Head] = ()) 
         At the first event that was altered, object that was altered or is gone, or head that is
         not held.
     """
-    # a snapshot of before could hold what was lost since
-    view = Store(store.root).now()
     for head in heads:
-        view.require_held(head, "the head that was given")
+        store.now().require_held(head, "the head that was given")
     found = []
     for name in _chains(store, corpus):
         head, needed = Head(corpus=name, sequence=0, sha256=""), dict[str, str]()

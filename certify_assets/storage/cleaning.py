@@ -39,8 +39,6 @@ def collect(store: Store, *, older_days: float = 1.0) -> Freed:
         If an object names an event that the database lacks: it is an older copy, and what seems
         unused may belong to the newer one. Nothing is removed.
     """
-    if not store.database.exists():
-        return Freed(0, 0)
     with store.database.reading() as connection:
         named = set(connection.scalars(sa.select(uses.c.object)))
     least = older_days * _DAY

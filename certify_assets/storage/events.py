@@ -25,7 +25,7 @@ class Payload(BaseModel):
         SHA-256 of the objects that must exist as long as the event, by what they are.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: ClassVar[str]
     objects: Mapping[str, str] = {}

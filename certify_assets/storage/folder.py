@@ -142,9 +142,6 @@ class Folder:
         """Iterate over the files below a folder that have a key, those of killed writes too."""
         place = self._system._strip_protocol(self.locate(key))
         for name, about in self._system.find(place, detail=True).items():
-            # a link that leads nowhere is no file
-            if about.get("islink") and not self._system.isfile(name):
-                continue
             tail = name.removeprefix(place).lstrip("/")
             if all(map(_SEGMENT.fullmatch, tail.split("/"))):
                 yield FoundFile(f"{key}/{tail}", int(about.get("size") or 0))

@@ -42,8 +42,8 @@ def sample(
         {"type": "reasoning", "reasoning": "I add."},
         {"type": "text", "text": "Let me see."},
     ]
-    call = {"id": "c", "function": "calc", "type": "function"}
-    call |= {"arguments": {"sum": f"{identity}+1"}}
+    arguments = {"sum": f"{identity}+1"}
+    call = {"id": "c", "function": "calc", "arguments": arguments, "type": "function"}
     asked, answer = f"What is {identity} + 1?", f"It is {identity}1 in epoch {epoch}."
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": "attachment://" + "d" * 32},

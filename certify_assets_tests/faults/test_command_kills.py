@@ -7,7 +7,7 @@ import os
 import random
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,15 +17,18 @@ import sqlalchemy as sa
 
 from certify_assets.cli.main import main
 from certify_assets.errors import CertifyError
+from certify_assets.files import sha256_bytes
+from certify_assets.storage import database
 from certify_assets.storage import store as storage
 from certify_assets.storage.care import rebuild, verify
 from certify_assets.storage.cleaning import collect
-from certify_assets.storage.database import Database, events, tables
+from certify_assets.storage.database import Database, events, insert, tables
 from certify_assets.storage.events import Stored
 from certify_assets.storage.folder import Folder
 from certify_assets.storage.objects import Objects
 from certify_assets.storage.store import Store
 from certify_assets_tests.faults.small import environment, left_parts, results
+from certify_assets_tests.services import postgres_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.smoke]
 
@@ -121,6 +124,47 @@ def _imported() -> None:
     importlib.import_module("certify_assets.defs.execution")
 
 
+@pytest.fixture(scope="module")
+def _server() -> Iterator[str]:
+    with postgres_server("certify") as databases:
+        yield databases["certify"]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def copied(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Path, Path], object]:
+    """How a data root is copied; on PostgreSQL each has a database of its own."""
+    if request.param == "sqlite":
+        return shutil.copytree
+    server = request.getfixturevalue("_server")
+    engine = sa.create_engine(server, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+
+    def name_of(root: str) -> str:
+        return f"c{sha256_bytes(root.encode('utf-8'))[:16]}"
+
+    def of(folder: Folder) -> Database:
+        url = sa.make_url(server).set(database=name_of(folder.root))
+        return database._opened(folder.root, url, os.getpid())
+
+    def copy(base: Path, root: Path) -> None:
+        shutil.copytree(base, root)
+        (root / database.FILE).unlink()
+        with engine.connect() as connection:
+            connection.execute(sa.text(f"CREATE DATABASE {name_of(str(root))}"))
+        new, url = of(Folder(str(root))), database.sqlite_url(base / database.FILE, writable=False)
+        with sa.create_engine(url).connect() as old, new.engine.begin() as connection:
+            database.register()
+            tables.create_all(connection)
+            new.guard(connection)
+            for table in tables.sorted_tables:
+                rows = old.execute(sa.select(table).order_by(*table.primary_key))
+                insert(connection, table, map(tuple, rows))
+
+    monkeypatch.setattr(Database, "of", of)
+    return copy
+
+
 class Tried(NamedTuple):
     """A command that was killed, and what was found afterwards."""
 
@@ -134,12 +178,12 @@ class Tried(NamedTuple):
 def table() -> Iterator[list[Tried]]:
     found: list[Tried] = []
     yield found
-    print(f"\n{'command':<10}{'places':>8}{'kills':>8}{'faults':>8}")
+    print(f"\n{'command':<22}{'places':>8}{'kills':>8}{'faults':>8}")
     for item in found:
-        print(f"{item.name:<10}{item.places:8d}{item.kills:8d}{len(item.faults):8d}")
+        print(f"{item.name:<22}{item.places:8d}{item.kills:8d}{len(item.faults):8d}")
     places, kills = (sum(getattr(item, name) for item in found) for name in ("places", "kills"))
     faults = sum(len(item.faults) for item in found)
-    print(f"{'all':<10}{places:8d}{kills:8d}{faults:8d}")
+    print(f"{'all':<22}{places:8d}{kills:8d}{faults:8d}")
 
 
 @pytest.mark.parametrize("name", _COMMANDS)
@@ -149,18 +193,19 @@ def test_a_killed_command_is_called_again(
     request: pytest.FixtureRequest,
     table: list[Tried],
     tmp_path: Path,
+    copied: Callable[[Path, Path], object],
 ) -> None:
     base, words = request.getfixturevalue(_COMMANDS[name][0]), _COMMANDS[name][1]
     words = words.replace("$AWAY", str(in_operation.parent))
     whole = tmp_path / "whole"
-    shutil.copytree(base, whole / "root")
+    copied(base, whole / "root")
     assert _call(whole, words) == 0
     count = int((whole / "points").read_text("utf-8"))
     draw, faults = random.Random(f"{name} {SEED}"), list[str]()
     points = sorted(draw.sample(range(1, count + 1), min(KILLS, count)))
     for doom in points:
         world = tmp_path / f"killed-{doom}"
-        shutil.copytree(base, world / "root")
+        copied(base, world / "root")
         before = results(world / "root")
         assert _call(world, words, doom) == -signal.SIGKILL
         left = results(world / "root")
@@ -173,7 +218,7 @@ def test_a_killed_command_is_called_again(
         except (AssertionError, CertifyError) as error:
             faults.append(f"place {doom}: {error}")
         shutil.rmtree(world)
-    table.append(Tried(name, count, len(points), faults))
+    table.append(Tried(request.node.callspec.id, count, len(points), faults))
     assert faults == []
 
 

@@ -26,7 +26,7 @@ from certify_assets.operations.decisions import DECISION_COLUMNS, decisions_of
 from certify_assets.operations.deployment import Deployment, load_deployment
 from certify_assets.operations.receiving import receive
 from certify_assets.operations.rollout import deploy
-from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.operations.sampling import RunDraw, SamplingPlan
 from certify_assets.storage.store import Snapshot, Store
 from certify_assets_tests.batch_builders import decide_again, stored_object
 from certify_assets_tests.builders import judged
@@ -128,14 +128,18 @@ def test_people_are_asked_as_the_plan_draws(deployed: Store, tmp_path: Path) -> 
     frame = decisions_of(Corpus(deployed, "c"), document.batch)
     places = draw_tasks(PLAN, "c", frame["task_id"])
     human = (frame["decision"] == "human").to_numpy()
-    assert ((frame["asked"] == "audit_sample") == (places == "audit")).all(), (
-        "every attempt of an audit task, whatever was decided"
+    drawn = frame["trajectory_id"].map(RunDraw.load(Corpus(deployed, "c"), document.batch).drawn)
+    one_each = frame[drawn.notna()].groupby("task_id").size()
+    assert (one_each == 1).all() and len(one_each) == len(set(frame["task_id"][places != ""]))
+    assert (drawn.dropna() == places[drawn.notna()]).all()
+    assert ((frame["asked"] == "audit_sample") == (drawn == "audit")).all(), (
+        "one run of an audit task, whatever was decided"
     )
-    assert ((frame["asked"] == "spot_check") == ((places == "spot") & ~human)).all()
-    assert ((frame["asked"] == "undecided") == (human & (places != "audit"))).all()
+    assert ((frame["asked"] == "spot_check") == ((drawn == "spot") & ~human)).all()
+    assert ((frame["asked"] == "undecided") == (human & (drawn != "audit"))).all()
     # binomial standard errors .028 and .032
-    drawn = {name: count / 200 for name, count in document.drawn_tasks.items()}
-    assert abs(drawn["audit"] - 0.2) < 4 * 0.028 and abs(drawn["spot"] - 0.3) < 4 * 0.032
+    shares = {name: count / 200 for name, count in document.drawn_tasks.items()}
+    assert abs(shares["audit"] - 0.2) < 4 * 0.028 and abs(shares["spot"] - 0.3) < 4 * 0.032
     assert drawn_as_planned(Corpus(deployed, "c")).status == "PASS"
 
 

@@ -104,7 +104,7 @@ def test_a_budget_at_which_nothing_is_certified_is_refused(operated: Store) -> N
         put(operated, alpha={"release": 0.1})
     with pytest.raises(
         InputError,
-        match=r"no pseudo_task certificate of the reject side at alpha 0\.3; those of 0\.1 "
+        match=r"no such certificate of the reject side at alpha 0\.3; those of 0\.1 "
         r"and 0\.2 were",
     ):
         put(operated, alpha=0.3)

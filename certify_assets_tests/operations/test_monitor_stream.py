@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -20,7 +19,7 @@ from certify_assets.operations.monitored_rows import monitored_rows
 from certify_assets.operations.monitoring import load_monitor, monitor_judge, operation_stream
 from certify_assets.operations.recertification import recertify
 from certify_assets.operations.recertification_record import recertification_certificates
-from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.operations.sampling import RunDraw, SamplingPlan
 from certify_assets.reports.monitor_page import (
     monitor_markdown,
     monitor_metrics,
@@ -31,6 +30,7 @@ from certify_assets.storage.store import Store
 from certify_assets_tests.recertification_builders import (
     JUDGE,
     deploy_by_hand,
+    drawn_run,
     drawn_tasks,
     label_rows,
     strictest_certificate,
@@ -58,44 +58,38 @@ def certificate(store: Store) -> Certificate:
     return strictest_certificate(store)
 
 
-def test_audit_tasks_come_whole_and_spot_tasks_with_the_scores_of_what_nobody_read(
+def test_a_drawn_task_comes_with_its_drawn_run_and_no_label_of_another(
     store: Store, certificate: Certificate
 ) -> None:
-    rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:3], *SPOT[:3], "nobody-asks"])
-    label_rows(store, "one", rows[rows["asked"] != "undecided"])
+    rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:3], *SPOT, "nobody-asks"])
+    # those that the judge could not decide have labels too: they were selected, not drawn
+    label_rows(store, "one", rows)
     stream = operation_stream(Corpus(store, "one"), certificate)
-    assert (stream.figures.audit_tasks, stream.figures.spot_tasks, len(stream.scores)) == (
+    asked = rows[rows["asked"].isin(["audit_sample", "spot_check"])]
+    spots = int((asked["asked"] == "spot_check").sum())
+    assert 0 < spots < len(SPOT) and (stream.figures.audit_tasks, stream.figures.spot_tasks) == (
         3,
-        3,
-        24,
-    ) and stream.figures.left_out == {}
-    assert list(dict.fromkeys(stream.tasks)) == [*AUDIT[:3], *SPOT[:3]]
-    decided = stream.scores <= certificate.threshold
-    truth = (
-        rows.set_index("trajectory_id")
-        .loc[rows["task_id"].isin(stream.tasks).to_numpy(), "truth"]
-        .to_numpy()
+        spots,
     )
-    assert (stream.outcomes[decided] == truth[decided]).all()
-    undecided = np.isin(stream.tasks, SPOT) & ~decided
-    assert undecided.any() and not stream.outcomes[undecided].any()
+    assert stream.figures.left_out == {"nothing_decided": len(SPOT) - spots}
+    told = asked.set_index("task_id").loc[list(stream.tasks), ["score", "truth"]]
+    assert stream.scores.tolist() == told["score"].tolist()
+    assert stream.outcomes.tolist() == told["truth"].tolist()
 
 
 def test_spot_tasks_of_a_batch_under_narrower_thresholds_stay_out_all_of_them(
     store: Store, certificate: Certificate
 ) -> None:
-    rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:3], *SPOT[:3]])
+    rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:3], *SPOT])
     table = first_decisions_of(Corpus(store, "one"), "0001-a")
     # one run inside the region of now went to a person then
-    place = table.index[(table["decision"] == "reject") & table["task_id"].isin(SPOT)][0]
+    place = table.index[(table["decision"] == "reject") & (table["asked"] != "audit_sample")][0]
     table.loc[place, ["decision", "reason", "asked"]] = ["human", "middle", "undecided"]
     write_decisions(store, "one", "0001-a", table)
     label_rows(store, "one", rows)
     stream = operation_stream(Corpus(store, "one"), certificate)
-    assert (stream.figures.audit_tasks, stream.figures.spot_tasks) == (
-        3,
-        0,
-    ) and stream.figures.left_out == {"other_threshold": 3}
+    assert (stream.figures.audit_tasks, stream.figures.spot_tasks) == (3, 0)
+    assert stream.figures.left_out == {"other_threshold": len(SPOT)}
 
 
 def test_the_index_has_what_the_tables_of_all_batches_say(store: Store) -> None:
@@ -104,15 +98,15 @@ def test_the_index_has_what_the_tables_of_all_batches_say(store: Store) -> None:
     deploy_by_hand(store, "one", other, number=2)
     tasks = [AUDIT[0], SPOT[0], *SPOT[3:9], "nobody-asks"]
     later = write_batch(store, "one", "0002-b", other, tasks=tasks, first=4, seed=2, deployment=2)
-    again = later.iloc[:1].assign(
+    drawn = RunDraw.load(Corpus(store, "one"), "0002-b").drawn
+    again = later[later["trajectory_id"].isin(list(drawn)[:1])].assign(
         batch="0003-c", decision="human", reason="changed_run", asked="undecided"
     )
     write_decisions(store, "one", "0003-c", again, plan=other, deployment=2, changed=True)
     every = drawn_decisions(Corpus(store, "one"))
     every["twice"] = every["trajectory_id"].duplicated(keep=False)
-    tasks = every.loc[every["drawn"] != "", "task_id"]
     order = ["batch", "trajectory_id"]
-    expected = every[every["task_id"].isin(tasks)].sort_values(order, ignore_index=True)
+    expected = every[every["drawn"] != ""].sort_values(order, ignore_index=True)
     for _ in range(2):
         found = monitored_rows(Corpus(store, "one")).sort_values(order, ignore_index=True)
         columns = [name for name in expected if name in found]
@@ -137,7 +131,9 @@ def test_nothing_moves_when_more_comes(store: Store, certificate: Certificate) -
     ) > len(before.scores)
     document = monitor_judge(judge_of(store))
     assert not [item for item in document.findings if item["code"] == "stream_rewritten"]
-    append_label(Corpus(store, "one"), Label(f"{AUDIT[0]}/0", None, "ann", "page", "taken back"))
+    append_label(
+        Corpus(store, "one"), Label(drawn_run(first, AUDIT[0]), None, "ann", "page", "taken back")
+    )
     document = monitor_judge(judge_of(store))
     assert [item["code"] for item in document.findings].count("stream_rewritten") == 1
     assert [item["code"] for item in monitor_judge(judge_of(store)).findings].count(

@@ -208,6 +208,8 @@ def test_a_batch_of_a_shared_draw_is_taken_back_until_it_is_labelled(
     assert not load_queue(corpus).faults
     (found,) = find(deployed, second.batch)
     assert walk(deployed, found) is not None
+    # a part of the second batch is with reviewers since its draw
+    configure(deployed, batch_runs=RUNS + 1)
     third = decided(deployed, tmp_path, 5)
     corpus = Corpus(deployed, "c")
     (audit,) = batch_audits(corpus)

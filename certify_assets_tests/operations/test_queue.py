@@ -42,7 +42,7 @@ def test_kinds_come_in_the_order_of_need_and_unasked_runs_not_at_all(store: Stor
     queue = queue_of(store)
     assert names(queue) == ["d/0", "b/0", "a/0"] and tuple(queue.frame.columns) == QUEUE_COLUMNS
     assert queue.frame["place"].tolist() == [1, 2, 3]
-    assert queue.frame["why"].tolist() == ["its task lacks 1", "random check", "not decided"]
+    assert queue.frame["why"].tolist() == ["random check", "random check", "not decided"]
 
 
 def test_a_tie_asks_a_third_at_the_top_of_its_kind_and_a_majority_settles_it(store: Store) -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from certify_assets.cli.check import verify
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import CertifyError, ForgedCertificateError, IntegrityError
+from certify_assets.errors import CertifyError, ForgedCertificateError, GateClosedError
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.pool import StoredPool
 from certify_assets.operations import certifier, recertification
 from certify_assets.operations.audit_sample import count_audit_tasks
-from certify_assets.operations.decisions import first_decisions_of, load_decisions
+from certify_assets.operations.decisions import first_decisions_of
+from certify_assets.operations.deployment import read_certificates
 from certify_assets.operations.labels import Label, append_label, labels_head
 from certify_assets.operations.recertification import plan_recertification, recertify
 from certify_assets.operations.recertification_record import (
@@ -23,12 +24,14 @@ from certify_assets.operations.recertification_record import (
     recertification_key,
     recertifications,
 )
-from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.operations.rollout import promote
+from certify_assets.operations.sampling import RunDraw, SamplingPlan
 from certify_assets.operations.spending import Schedule, read_spending
 from certify_assets.storage.store import Store
 from certify_assets_tests.recertification_builders import (
     JUDGE,
     deploy_by_hand,
+    drawn_run,
     drawn_tasks,
     label_rows,
     write_batch,
@@ -92,6 +95,12 @@ def test_it_certifies_on_cal_and_the_audit_sample_and_says_what_it_is_made_of(st
         )
         assert item.provenance["adapter_sha256"] == first.provenance["adapter_sha256"]
     assert "94 %" in document.joint and "90 %" in document.joint
+
+
+def configure(store: Store, **about: Any) -> None:
+    """Change the configuration of the corpus."""
+    path = "corpora/one/corpus.json"
+    store.write_json(path, {**store.read_json(path), **about})
 
 
 def written(store: Store, folder: Path) -> list[str]:
@@ -177,27 +186,60 @@ def test_what_is_stored_under_its_keys_later_changes_nothing_of_it(store: Store)
         recertification_certificates(Corpus(store, "one"), 1)
 
 
-@pytest.mark.slow
-def test_its_pool_has_what_batches_brought_and_stays_what_it_was(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_proof_takes_one_run_of_every_task_and_a_stranger_draws_them_again(
+    store: Store, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("certify_assets.operations.recertification.PROCEDURES", ("pseudo_task",))
-    write_batch(store, "one", "0002-b", PLAN, tasks=["other-1", "other-2"])
-    recertify(judge_of(store))
-    (certificate, *_) = recertification_certificates(Corpus(store, "one"), 1)
-    document = store.read_json(key(1, "certificates.json"))
-    pool = StoredPool.from_dict(document["pool"])
-    assert pool.pool is not None and certificate.inputs["pool"] == pool.pool.fingerprint
-    counted = set(store.read_table(key(1, "scores.parquet"))["task_id"])
-    decided = load_decisions(Corpus(store, "one"))
-    brought = {part.name: set(part.scores) for part in pool.parts}["delivered"]
-    assert brought == set(decided["task_id"]) - counted == {"other-1", "other-2"}
-    assert counted.isdisjoint(pool.pool.labels)
-    assert CliRunner().invoke(verify, written(store, tmp_path)).exit_code == 0
-    document["pool"]["parts"][-1]["scores"]["other-1"].append(9.5)
-    store.write_json(key(1, "certificates.json"), document)
-    with pytest.raises(IntegrityError, match="another pool than the one that they name"):
-        recertification_certificates(Corpus(store, "one"), 1)
+    configure(store, promise="proved", alphas=(0.2,))
+    more(store)
+    # selected runs have labels too: those that the judge could not decide
+    document, _ = recertify(judge_of(store))
+    assert document is not None
+    table = store.read_table(key(1, "scores.parquet"))
+    drawn = [
+        item
+        for batch in ("0001-a", "0002-b")
+        for item in RunDraw.load(Corpus(store, "one"), batch).drawn
+    ]
+    audit = table[table["provenance"] == "audit_sample"]
+    assert len(audit) == 4 * 60 and set(audit.dropna()["trajectory_id"]) == set(drawn)
+    assert document.labelled == sum(document.tasks.values()) == table["task_id"].nunique()
+    reject, _ = recertification_certificates(Corpus(store, "one"), 1)
+    assert reject.procedure == "one_run" and reject.certified and reject.promise == "proved"
+    assert reject.inputs["sample"]["estimand"] == "tasks" and "one random run" in reject.statement
+    done = CliRunner().invoke(verify, [*written(store, tmp_path), "--json"])
+    assert done.exit_code == 0, done.output
+    table.loc[table["trajectory_id"] == drawn[0], "task_id"] = "another"
+    table.to_parquet(tmp_path / "scores.parquet")
+    files = [str(tmp_path / name) for name in NAMES[1:]]
+    assert CliRunner().invoke(verify, files).exit_code == 3
+
+
+def test_what_holds_on_average_is_tried_second_and_not_deployed_unless_the_corpus_says_so(
+    store: Store,
+) -> None:
+    more(store)
+    configure(store, promise="proved", alphas=(0.045,))
+    document, _ = recertify(judge_of(store))
+    assert document is not None
+    side = document.sides[0]
+    assert (side.promise, side.certified) == ("average", True)
+    assert {"second_promise", "next_promise"} <= {item["code"] for item in document.findings}
+    with pytest.raises(GateClosedError, match="deploy_average"):
+        promote(Corpus(store, "one"), document)
+    configure(store, promise="proved", alphas=(0.045,), deploy_average=True)
+    (deployable,) = [
+        item
+        for item in read_certificates(judge_of(store), document.certificates_key)
+        if item.certified
+    ]
+    assert deployable.promise == "average"
+
+
+def test_too_few_tasks_for_a_proof_spend_nothing(store: Store) -> None:
+    configure(store, promise="proved", alphas=(0.01,))
+    document, said = recertify(judge_of(store))
+    assert document is None and "are needed to certify anything. Nothing was spent." in said
+    assert read_spending(Corpus(store, "one")).claims == ()
 
 
 def test_another_adapter_makes_it_stale_and_the_old_rows_do_not_count(store: Store) -> None:
@@ -206,7 +248,7 @@ def test_another_adapter_makes_it_stale_and_the_old_rows_do_not_count(store: Sto
     store.write_json(path, store.read_json(path) | {"adapter_sha256": "e" * 64})
     with pytest.raises(CertifyError):
         recertification_certificates(Corpus(store, "one"), 1)
-    found = count_audit_tasks(Corpus(store, "one"), adapter_sha256="e" * 64)
+    found = count_audit_tasks(Corpus(store, "one"), adapter_sha256="e" * 64, plan=PLAN)
     assert found.tasks == [] and found.left_out == {"other_adapter": 30}
 
 
@@ -215,7 +257,10 @@ def test_labels_corrected_afterwards_make_another_recertification_when_it_is_ask
     store: Store,
 ) -> None:
     document, _ = recertify(judge_of(store))
-    run = f"{AUDIT[0]}/0"
+    rows = first_decisions_of(Corpus(store, "one"), "0001-a")
+    # one that the judge rejects, which failed
+    rejected = rows[(rows["asked"] == "audit_sample") & (rows["decision"] == "reject")]
+    run = str(rejected["trajectory_id"].iloc[0])
     for reviewer in ("bob", "cleo"):
         append_label(Corpus(store, "one"), Label(run, 1, reviewer, "page", f"{reviewer} {run}"))
     assert recertify(judge_of(store))[0] is None
@@ -226,25 +271,24 @@ def test_labels_corrected_afterwards_make_another_recertification_when_it_is_ask
         and corrected.number == 2
         and corrected.new_tasks == ()
     )
-    rows = [
+    outcomes = [
         store.read_table(key(number, "scores.parquet"))
         .set_index("trajectory_id")
         .loc[run, "outcome"]
         for number in (1, 2)
     ]
-    assert rows == [0, 1]
+    assert outcomes == [0, 1]
 
 
 @pytest.mark.slow
 def test_open_tasks_are_met_with_a_warning_and_the_worst_case(store: Store) -> None:
     rows = write_batch(store, "one", "0002-b", PLAN, tasks=AUDIT[30:], seed=3)
-    label_rows(store, "one", rows.iloc[1:])
-    label_rows(store, "one", rows[rows["task_id"] != AUDIT[59]].iloc[:0])
+    label_rows(store, "one", rows[rows["trajectory_id"] != drawn_run(rows, AUDIT[30])])
     document, _ = recertify(judge_of(store))
     assert (
         document is not None
         and document.left_out == {"open": 1}
-        and [item["code"] for item in document.findings] == ["open"]
+        and [item["code"] for item in document.findings][:1] == ["open"]
     )
     write_batch(
         store,
@@ -268,18 +312,17 @@ def test_open_tasks_are_met_with_a_warning_and_the_worst_case(store: Store) -> N
     )
     document, _ = recertify(judge_of(store))
     assert document is not None and document.open_share == pytest.approx(11 / 90)
-    assert [item["code"] for item in document.findings] == ["open_tasks", "open"]
+    assert [item["code"] for item in document.findings][:2] == ["open_tasks", "open"]
     side = document.sides[0]
     assert side.worst_error > side.selective_error
 
 
 def test_a_run_that_is_in_cal_too_is_refused(store: Store) -> None:
-    cal = judge_of(store).calibration[0]
+    known = str(judge_of(store).calibration[0]["trajectory_id"].iloc[0])
     table = first_decisions_of(Corpus(store, "one"), "0001-a")
-    table.loc[0, "trajectory_id"] = cal["trajectory_id"].iloc[0]
-    write_decisions(store, "one", "0001-a", table)
-    append_label(
-        Corpus(store, "one"), Label(str(table.loc[0, "trajectory_id"]), 0, "ann", "page", "x")
-    )
+    again = table[table["asked"] == "audit_sample"].iloc[:1]
+    again = again.assign(batch="0002-b", task_id=AUDIT[30], trajectory_id=known)
+    write_decisions(store, "one", "0002-b", again, plan=PLAN)
+    append_label(Corpus(store, "one"), Label(known, 0, "ann", "page", "x"))
     with pytest.raises(CertifyError, match="in CAL and in the audit sample"):
         plan_recertification(judge_of(store))

@@ -1,5 +1,6 @@
 """Looking after a data root: unused objects, backups, and copies of different ages."""
 
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from certify_assets.errors import CertifyError, InputError, IntegrityError, LedgerError
-from certify_assets.storage import backup
+from certify_assets.storage import backup, cleaning
 from certify_assets.storage.backup import back_up, restore
 from certify_assets.storage.care import blank, rebuild, verify
 from certify_assets.storage.cleaning import collect, discard
@@ -30,6 +31,34 @@ def test_only_what_nothing_names_is_removed(store: Store) -> None:
     assert collect(store).objects == 0 and store.objects.has(loose)
     assert collect(store, older_days=-1) == (1, 21)
     assert not store.objects.has(loose) and store.read_json(A) == 1
+    again = store.objects.path(store.objects.put(b"stored again"))
+    for content in (b"stored again", b"cut off"):
+        again.write_bytes(content)
+        os.utime(again, (0, 0))
+        store.objects.put(b"stored again")
+        assert collect(store).objects == 0 and again.read_bytes() == b"stored again"
+    part = again.with_name(".certify.written.part")
+    part.touch()
+    collect(store, older_days=-1)
+    assert part.exists()
+    os.utime(part, (0, 0))
+    collect(store, older_days=-1)
+    assert not part.exists()
+
+
+def test_what_is_named_between_two_looks_stays(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = store.objects.put_json(1)
+    monkeypatch.setattr(cleaning, "_is_ahead", lambda *_: store.point(A, name))
+    assert collect(store, older_days=-1).objects == 0 and store.read_json(A) == 1
+    monkeypatch.undo()
+    store.objects.put(b"removed by another call meanwhile")
+    found = list(store.objects.found())
+    collect(store, older_days=-1)
+    monkeypatch.setattr(Objects, "found", lambda _: iter(found))
+    collect(store, older_days=-1)
+    verify(store)
 
 
 def test_earlier_versions_go_with_a_reason_and_the_ledger_still_holds(store: Store) -> None:
@@ -47,6 +76,9 @@ def test_earlier_versions_go_with_a_reason_and_the_ledger_still_holds(store: Sto
     assert collect(store, older_days=-1).objects == 1
     assert [store.objects.has(name) for name in (first, named, last)] == [False, True, True]
     verify(store)
+    store.objects.path(named).write_bytes(b"altered")
+    with pytest.raises(IntegrityError, match=r"\(operations/c/kept.json\) was altered"):
+        verify(store)
 
 
 def test_what_came_back_stays_when_indexes_are_made_again(store: Store) -> None:
@@ -109,14 +141,18 @@ def test_a_head_that_the_ledger_has_not_is_not_held(store: Store, head: str) -> 
         parse_head(head.rpartition(":")[0])
 
 
-def test_nothing_is_removed_where_the_database_is_older_than_the_objects(store: Store) -> None:
+@pytest.mark.parametrize("is_within", [False, True])
+def test_nothing_is_removed_where_the_database_is_older_than_the_objects(
+    store: Store, is_within: bool
+) -> None:
     if not store.database.is_sqlite:
         pytest.skip("the copy of a database is that of SQLite")
     store.write_json(A, 1)
     back_up(store, f"{store.root}-copy")
     store.write_json(B, {"ledger": store.now().ledger("c")})
     store.write_json(A, 2)
-    store.write_json(B, {"ledger": store.now().ledger("c")})
+    document = {"ledger": store.now().ledger("c")}
+    store.write_json(B, {"certificates": [document]} if is_within else document)
     store.database.engine.dispose()
     for name in ("certify.db-wal", "certify.db-shm"):
         Path(store.root, name).unlink(missing_ok=True)
@@ -132,7 +168,9 @@ def test_an_event_can_be_blanked_and_later_changes_are_still_refused(store: Stor
         store, "c", lambda _, said: {**said, "reason": ""} if "Ann" in said["reason"] else None
     )
     verify(store)
-    assert changed == 1
+    again = blank(store, "c", lambda _, said: None if said["reason"] else {**said, "reason": ""})
+    verify(store)
+    assert changed == again == 1
     if store.database.is_sqlite:
         store.database.engine.dispose()
         assert b"Ann said so" not in Path(store.root, "certify.db").read_bytes()
@@ -158,9 +196,12 @@ def test_a_backup_is_mended_by_the_next_and_files_of_others_stop_neither(tmp_pat
     store.folder.write(sample, b"score\n")
     for place in (store.folder.path("monitoring/c"), store.folder.path("objects")):
         (place / ".DS_Store").touch()
+    assert store.folder.names("monitoring/c") == ["lexical"]
+    store.folder.path("monitoring/c/gone").symlink_to(tmp_path / "nowhere")
     back_up(store, str(copy))
     (copy / "objects" / name[:2] / name).write_text("altered", "utf-8")
     (copy / "objects" / name[:2] / ".certify.killed.part").touch()
+    (copy / "certify.db.part").write_bytes(b"half of a copy that was killed" * 100)
     assert back_up(store, str(copy)) == 1
     other = Store(str(tmp_path / "restored"))
     restore(other, str(copy))
@@ -232,6 +273,9 @@ def test_a_backup_made_while_others_write_is_whole(
         with monkeypatch.context() as patch, pytest.raises((AttributeError, TypeError)):
             patch.setattr(f"certify_assets.storage.backup.{place}", None)
             restore(other, str(tmp_path / "copy"))
+    shutil.copytree(tmp_path / "copy", tmp_path / "another")
+    with pytest.raises(InputError, match="is in use"):
+        restore(other, str(tmp_path / "another"))
     restore(other, str(tmp_path / "copy"))
     verify(other)
     assert other.exists(A) and other.folder.read("judges.yaml") == b"judges: []\n"
@@ -239,3 +283,8 @@ def test_a_backup_made_while_others_write_is_whole(
         restore(other, str(tmp_path / "copy"))
     with pytest.raises(InputError, match="is no backup"):
         restore(Store(str(tmp_path / "empty")), str(tmp_path))
+    (tmp_path / ("certify.dump" if store.database.is_sqlite else "certify.db")).touch()
+    with pytest.raises(InputError, match="is a backup of"):
+        restore(Store(str(tmp_path / "empty")), str(tmp_path))
+    with pytest.raises(InputError, match="holds nothing to back up"):
+        back_up(new_store("empty"), str(tmp_path / "copy"))

@@ -1,3 +1,5 @@
+import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -100,6 +102,31 @@ def test_a_write_that_fails_leaves_the_old_content(
             store.write_bytes("a.json", b"new")
     assert store.read_bytes("a.json") == b"old"
     assert not list(tmp_path.rglob("*.part"))
+
+
+def test_a_file_and_its_name_are_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders: list[bool] = []
+
+    def note(handle: int) -> None:
+        folders.append(stat.S_ISDIR(os.fstat(handle).st_mode))
+
+    monkeypatch.setattr("os.fsync", note)
+    Store(str(tmp_path)).folder.write("a.json", b"new")
+    assert folders == [False, True]
+
+
+def test_settings_that_cannot_be_read_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(str(tmp_path))
+    store.folder.write("judges.yaml", b"\xff")
+    with pytest.raises(InputError, match="is not UTF-8 text; save it so"):
+        store.read_settings("judges.yaml", "CERTIFY_SETTINGS")
+    monkeypatch.setenv("CERTIFY_SETTINGS", str(tmp_path / "none.yaml"))
+    with pytest.raises(InputError, match="correct CERTIFY_SETTINGS or the file"):
+        store.read_settings("judges.yaml", "CERTIFY_SETTINGS")
 
 
 def test_a_remote_root_has_no_paths() -> None:

@@ -312,6 +312,14 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
+def excerpt(text: str, limit: int) -> str:
+    """Keep the two ends of a long text, with the number of characters between them."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]} [{len(text) - 2 * half} characters cut] {text[-half:]}"
+
+
 def switch(options: Mapping[str, Any], name: str) -> bool:
     """Return an option that is true or false, false where it is not given."""
     value = str(options.get(name, False)).lower()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from certify_assets.corpora.deliveries import instruction_sha256, letters_sha256
-from certify_assets.corpora.formats.base import Draft, LeftOutError, Reading
+from certify_assets.corpora.formats.base import Draft, LeftOutError, Reading, excerpt
 from certify_assets.corpora.schema import Step, Trajectory, clean_text, row_groups, write_groups
 from certify_assets.errors import InputError
 from certify_assets.files import naming
@@ -20,6 +20,8 @@ from certify_assets.names import folding, spelled, two_spellings
 from certify_assets.work import counted
 
 _IN_MEMORY = 64 << 20
+# no person reads a longer text, and a few of them would fill memory
+_LONGEST_TEXT = 20_000_000
 #: what an import notes of runs that ask nothing
 NO_INSTRUCTION = "runs have no instruction"
 
@@ -199,7 +201,7 @@ def _kept(
             reading.drop(left.reason, f"{draft.origin} {left.words}.")
         else:
             alike.append(bare)
-            yield bare, texts.put(draft.instruction, draft.steps)
+            yield bare, texts.put(draft.instruction, _bounded(draft.steps, reading))
 
 
 def _require_usable(draft: Draft, reading: Reading) -> None:
@@ -223,6 +225,16 @@ def _require_own_task(
     if letters and other.task_id != draft.task_id:
         said = f"repeats {other.origin}, a run of task {other.task_id!r}"
         raise LeftOutError(said, "copy_in_another_task")
+
+
+def _bounded(steps: Sequence[Step], reading: Reading) -> Sequence[Step]:
+    if all(max(len(step.action), len(step.observation)) <= _LONGEST_TEXT for step in steps):
+        return steps
+    reading.notes[f"the middle of texts longer than {_LONGEST_TEXT:,} characters, by run"] += 1
+    return [
+        Step(excerpt(step.action, _LONGEST_TEXT), excerpt(step.observation, _LONGEST_TEXT))
+        for step in steps
+    ]
 
 
 def _require_one_label(draft: Draft, original: Draft) -> None:

@@ -225,7 +225,7 @@ def batch_certificates(step: AssetStep) -> Made:
 def review_queue(step: AssetStep) -> Made:
     """List the runs that need review and have no label, the most needed first.
 
-    Draws of provisional batches come first, then the audit sample by whole tasks, spot checks, and
+    Draws of provisional batches come first, then the audit sample, spot checks, and
     what the judge left undecided. Writes a table, and a page with the budget. `certify review
     serve` serves the page for labelling.
     """

@@ -58,7 +58,7 @@ def runs(name: str, task: str, attempt: int = 0, canary: str | None = None) -> l
 
 
 def feedback(
-    name: str, score: float | bool, source: str = "app", canary: str | None = None
+    name: str, score: float | bool, source: str = "app", *, canary: str | None = None
 ) -> dict[str, Any]:
     """One judgement of a trace."""
     return {
