@@ -59,6 +59,8 @@ def copy_batches(store: Store, wanted: int) -> None:
             for number in range(stored + 1, upto + 1):
                 _copy(corpus, first, number)
         stored = upto
+    # as at the end of the processes that stored them, the log of the database is written back
+    store.database.engine.dispose()
 
 
 def _copy(corpus: Corpus, first: str, number: int) -> None:

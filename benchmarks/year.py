@@ -475,7 +475,7 @@ class Summary:
     corpus_error: float  # among those that the corpus certificate decided
     corpus_drift: int  # runs that it decided in the month of the drift
     corpus_drift_wrong: int
-    drift_seen: int  # weeks of that month that were found unlike CAL before any label
+    drift_seen: int  # weeks of that month that were refused or found unlike CAL before any label
     certified: int  # sides of batches
     above: int  # of these, with more than ⌊αN⌋ errors among the N of the set, labelled or not
     batch_error: float
@@ -508,7 +508,7 @@ class Summary:
             corpus_drift=int(table.loc[drift, "corpus"].sum()),
             corpus_drift_wrong=int(table.loc[drift, "corpus_wrong"].sum()),
             drift_seen=sum(
-                any(note in UNLIKE for note in week.notes)
+                bool(week.refused) or any(note in UNLIKE for note in week.notes)
                 for week in year.weeks
                 if week.week in year.calendar.drift
             ),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dagster as dg
 
-from certify_assets.defs.execution import progress_logger
 from certify_assets.defs.platform import platform_definitions
+from certify_assets.defs.progress import progress_logger
 from certify_assets.defs.resources import job_executor
 
 defs = dg.Definitions.merge(

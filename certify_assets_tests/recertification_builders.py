@@ -8,7 +8,7 @@ import pandas as pd
 from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.batches import known_tasks
+from certify_assets.operations.batches import known_tasks, ready_batches
 from certify_assets.operations.certifier import own_key
 from certify_assets.operations.deployment import Deployed, judge_fingerprint, strictest_certificates
 from certify_assets.operations.labels import Label, append_labels
@@ -111,7 +111,7 @@ def write_batch(
             frame["task_id"].isin(set(Corpus(store, corpus).manifest.assignment)),
             ["decision", "reason"],
         ] = ["human", "known_task"]
-    draw = _draw(store, corpus, plan, deployment, frame)
+    draw = _draw(store, corpus, batch, plan, deployment, frame)
     drawn = np.array([draw.drawn.get(run, "") for run in frame["trajectory_id"]])
     frame["asked"] = np.where(
         frame["decision"] == "human", "undecided", np.where(drawn == "spot", "spot_check", "")
@@ -140,16 +140,19 @@ def write_decisions(
     changed: bool = False,
 ) -> None:
     """Store a table of decisions as the one of a batch; the draw only where a plan is given."""
-    draw = None if plan is None else _draw(store, corpus, plan, deployment, frame)
+    draw = None if plan is None else _draw(store, corpus, batch, plan, deployment, frame)
     store_batch(store, corpus, batch, frame, draw=draw, changed=changed)
 
 
 def _draw(
-    store: Store, corpus: str, plan: SamplingPlan, deployment: int, frame: pd.DataFrame
+    store: Store, corpus: str, batch: str, plan: SamplingPlan, deployment: int, frame: pd.DataFrame
 ) -> RunDraw:
-    """Draw runs of a batch as its import does."""
-    runs = RunsOfTask.of(Corpus(store, corpus).config, plan)
-    before = known_tasks(Corpus(store, corpus), set(frame["task_id"]))
+    """Draw runs of a batch as its import does; return the draw of one that is there."""
+    opened = Corpus(store, corpus)
+    if batch in ready_batches(opened):
+        return RunDraw.load(opened, batch)
+    runs = RunsOfTask.of(opened.config, plan)
+    before = known_tasks(opened, set(frame["task_id"]))
     names = zip(frame["task_id"], frame["trajectory_id"], strict=True)
     return RunDraw.of(deployment, plan, runs, names, corpus=corpus, before=before)
 

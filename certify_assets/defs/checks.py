@@ -12,7 +12,7 @@ from certify_assets.defs.resources import DataRoot
 from certify_assets.operations.checks import Verdict
 
 
-class Question(NamedTuple):
+class AssetQuestion(NamedTuple):
     """A check of an asset, which is asked with the corpus, or without one with the data root."""
 
     asset: str
@@ -43,29 +43,31 @@ def check(
     partitioned: bool = True,
     named_by: object = None,
     step: str = "",
-) -> Callable[[Callable[[Any], Verdict]], Question]:
+) -> Callable[[Callable[[Any], Verdict]], AssetQuestion]:
     """Return the decorator of a check; it has the name and docstring of its function.
 
     `named_by` is another function or class whose name and docstring it has. `step` names the step
     that asks it, by default the asset.
     """
 
-    def decorated(ask: Callable[[Any], Verdict]) -> Question:
+    def decorated(ask: Callable[[Any], Verdict]) -> AssetQuestion:
         described: Any = named_by or ask
         said = getdoc(described) or ""
-        return Question(asset, step or asset, ask, blocking, partitioned, described.__name__, said)
+        return AssetQuestion(
+            asset, step or asset, ask, blocking, partitioned, described.__name__, said
+        )
 
     return decorated
 
 
-def asked_together(questions: Sequence[Question]) -> list[dg.AssetChecksDefinition]:
+def asked_together(questions: Sequence[AssetQuestion]) -> list[dg.AssetChecksDefinition]:
     """Return the checks as Dagster asks them: those of one step together, or some of them."""
     # a step costs more than most of these questions, and those of one asset read the same things
     steps = dict.fromkeys(question.step for question in questions)
     return [_step([item for item in questions if item.step == step]) for step in steps]
 
 
-def _step(questions: Sequence[Question]) -> dg.AssetChecksDefinition:
+def _step(questions: Sequence[AssetQuestion]) -> dg.AssetChecksDefinition:
     known = {question.spec.key: question for question in questions}
     first = questions[0]
 

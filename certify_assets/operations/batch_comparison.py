@@ -30,8 +30,10 @@ from certify_assets.certificates.shift import (
     spent_level,
 )
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.schema import run_chars
 from certify_assets.documents import Document
 from certify_assets.operations.batches import BatchRecord, batch_names, decided, known_runs
+from certify_assets.operations.coverage import changed_agents
 from certify_assets.operations.decisions import decisions_of
 
 if TYPE_CHECKING:
@@ -245,7 +247,10 @@ def _of_new_tasks(judge: JudgedCorpus, frame: pd.DataFrame) -> pd.DataFrame:
 def unlike_calibration(
     judge: JudgedCorpus, batch: str, frame: pd.DataFrame
 ) -> Iterator[tuple[str, str]]:
-    """Say, by code, what the runs of a batch have that the calibration table has not."""
+    """Say, by code, what the runs of a batch have that the calibration table has not.
+
+    `frame` has the characters of each run as `length`.
+    """
     cal, rows = judge.calibration[0], _of_new_tasks(judge, frame)
     most, sizes = int(cal["task_id"].value_counts().max()), rows["task_id"].value_counts()
     if (larger := sizes[sizes > most]).size:
@@ -255,6 +260,8 @@ def unlike_calibration(
             f"({larger.max()} against {most}): a judge that such a task fools is wrong more often "
             "than the certificate allows for; have runs of them reviewed.",
         )
+    if said := _other_lengths(judge, cal, rows):
+        yield "other_lengths", said
     # attempts of each agent at each task, over all batches
     pair = ["task_id", "agent"]
     most = int(cal[pair].value_counts().max())
@@ -276,3 +283,24 @@ def unlike_calibration(
             f"has in the calibration table ({most}): {agent!r} has {number} at {task!r}. Who sees "
             "a decision can send a run again with other words; look at them.",
         )
+
+
+def _other_lengths(judge: JudgedCorpus, cal: pd.DataFrame, rows: pd.DataFrame) -> str:
+    """Say which agents of CAL write longer or shorter runs now; empty where none does."""
+    import pandas as pd
+
+    runs = pd.concat([judge.corpus.split(split) for split in judge.calibration_splits])
+    lengths = dict(zip(runs["trajectory_id"], run_chars(runs), strict=True))
+    before = cal.assign(length=cal["trajectory_id"].map(lengths))
+    known = rows[rows["agent"].isin(set(cal["agent"]))]
+    agents = changed_agents(before, known, "length")
+    if not agents:
+        return ""
+    then, now = (
+        part.loc[part["agent"] == agents[0], "length"].median() for part in (before, known)
+    )
+    return (
+        f"agents of the calibration table ({len(agents)}) write runs of other lengths now: "
+        f"{agents[0]!r} has a median of {now:.0f} characters, and had {then:.0f}. Look at some for "
+        "another version, or other work."
+    )

@@ -16,7 +16,9 @@ import numpy as np
 
 from certify_assets.certificates import Certificate, decide
 from certify_assets.certificates.scale import scale_fault
+from certify_assets.certificates.sides import budget_words
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.schema import run_chars
 from certify_assets.errors import (
     CertifyError,
     ChangedInputError,
@@ -258,7 +260,7 @@ def _store(deployment: Deployment, name: str, runs: pd.DataFrame, scored: _Score
         *_findings(deployment, frame, coverage, outcomes=about.outcomes_left_out),
     ]
     if judge is not None and deployment.refusal is None:
-        findings += unlike_calibration(judge, name, frame)
+        findings += unlike_calibration(judge, name, frame.assign(length=run_chars(runs)))
     delivered = ("runs", "new", "changed", "known", "dropped", "outcomes_left_out")
     record = BatchRecord(
         batch=name,
@@ -346,10 +348,10 @@ def _promise(used: Sequence[Certificate], coverage: Coverage) -> str:
     covered = int(coverage.by_corpus.sum())
     if not used or not covered:
         return ""
-    sides = " and ".join(f"{item.alpha:g} ({item.side})" for item in used)
+    sides = " and ".join(f"{budget_words(item)} ({item.side})" for item in used)
     return (
-        f"corpus certificate, of {covered} runs: at most {sides} of decided runs are wrong, where "
-        "runs are like those of CAL, agents included."
+        f"corpus certificate, of {covered} runs: {sides}, where runs are like those of CAL, agents "
+        "included."
     )
 
 

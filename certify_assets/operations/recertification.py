@@ -103,7 +103,8 @@ class Plan:
     candidates: int
     alphas: tuple[float, ...]  # that are wanted now
     procedures: tuple[str, ...]  # that are tried in turn
-    inputs_sha256: str  # of table, draw, hashes, candidates, budgets and procedures
+    grid: int | None  # thresholds of the judge as it was deployed; None by a proof, which tests all
+    inputs_sha256: str  # of table, draw, hashes, candidates, budgets, procedures and grid
 
     def known(self, spending: Spending) -> Claim | None:
         """Return the claim of a recertification of these very inputs."""
@@ -138,6 +139,7 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
         table = _table(_alike(rows, runs_of_task), audit)
         drawn, sample = table, None
     procedures = procedures_of(None if proved else CONFIDENT, drawn=proved)
+    grid = None if proved else corpus.config.thresholds(procedures[0])
     about = {
         "judge": judge.name,
         "rows": [
@@ -151,6 +153,7 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
         "alphas": list(corpus.current.config.alphas),
         "sides": list(SIDES),
         "procedures": list(procedures),
+        "grid": grid,
     }
     return Plan(
         table=table,
@@ -163,6 +166,7 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
         candidates=candidates,
         alphas=tuple(corpus.current.config.alphas),
         procedures=procedures,
+        grid=grid,
         inputs_sha256=sha256_bytes(canonical_json(about)),
     )
 
@@ -229,8 +233,8 @@ def recertify(
                 f"{len(plan.new_tasks)} tasks are new and complete, {least} are needed; nothing "
                 "was spent."
             )
-        if known is None and (few := _too_few(plan, spending.of(judge.name).next_share())):
-            return None, f"{few} Nothing was spent."
+        if known is None and (fault := _unfit(plan, spending.of(judge.name).next_share())):
+            return None, f"{fault} Nothing was spent."
         record = _make(
             judge, plan, claim(corpus, judge.name, "recertification", plan.inputs_sha256)
         )
@@ -260,10 +264,16 @@ def recertify_deployed(
         return record, f"{sentence} {error}"
 
 
-def _too_few(plan: Plan, delta: float) -> str:
-    """Say that no budget can be certified with so few tasks; empty where one can."""
+def _unfit(plan: Plan, delta: float) -> str:
+    """Say why nothing can be proved: open labels, or too few tasks; empty where it can."""
     if find_procedure(plan.procedures[0]).calibrated:
         return ""
+    # whether a run gets a label may depend on its outcome, which no proof allows for
+    if waiting := len(plan.counted.unresolved):
+        return (
+            f"{waiting} drawn runs are open or tied, and a proof needs the label of each. Label "
+            "them, or set the promise of the corpus to confident."
+        )
     tasks, level = int(plan.rows["task_id"].nunique()), delta / plan.candidates
     several = tasks < len(plan.rows)
     # the promise on average is for one run of a task, of one judge
@@ -282,8 +292,9 @@ def _too_few(plan: Plan, delta: float) -> str:
 def _issue(plan: Plan, claimed: Claim, certifier: Certifier) -> list[Certificate]:
     """Issue certificates of both sides at all budgets, by the strongest promise that certifies."""
     found: list[Certificate] = []
+    common = {"delta": claimed.delta, "candidates": plan.candidates, "grid": plan.grid}
     for alpha in plan.alphas:
-        asked = {"alpha": alpha, "delta": claimed.delta, "candidates": plan.candidates}
+        asked = {**common, "alpha": alpha}
         # a budget that so few tasks cannot reach has no certificate
         with suppress(UnfitTableError):
             found += climb(certifier, plan.procedures, asked).certificates

@@ -15,7 +15,7 @@ from certify_assets.certificates.findings import RELABELLED
 from certify_assets.certificates.gates import sample_gate
 from certify_assets.reports.certificate_figures import build_panels
 from certify_assets.reports.certificate_source import PageSource, deployed
-from certify_assets.reports.page import Banner, Cell, Finding, Section, Table, render
+from certify_assets.reports.page import Banner, PageCell, PageTable, Remark, Section, render
 from certify_assets.reports.wording import (
     AUDIT_WORDS,
     compact,
@@ -247,7 +247,7 @@ def _sections(source: PageSource, reasons: _Reasons) -> Iterator[Section]:
     if source.agents:
         yield _agents(source)
     if reasons:
-        found = [Finding(why.sentence, about=_claim(item)) for item, why in reasons]
+        found = [Remark(why.sentence, about=_claim(item)) for item, why in reasons]
         gist = counted(len(found), "claim")
         yield Section("What is not certified, and why", "reasons", gist, findings=found)
     shares = main.delta / main.level
@@ -276,11 +276,11 @@ def _sections(source: PageSource, reasons: _Reasons) -> Iterator[Section]:
     yield Section(
         "What it assumes, and where it ends",
         "limits",
-        findings=[Finding(text) for text in (*main.assumptions, *_LIMITS)],
+        findings=[Remark(text) for text in (*main.assumptions, *_LIMITS)],
     )
 
 
-def _certified(source: PageSource) -> Table:
+def _certified(source: PageSource) -> PageTable:
     main, on, scale = source.headline, source.evidence, source.score_scale
     average = main.promise == "average"
     shared = f"{percent(1 - main.delta)} confidence a row"
@@ -290,21 +290,21 @@ def _certified(source: PageSource) -> Table:
         shared += " that the error of this certificate is below twice the budget"
     rows, marked = [], []
     for place, item in enumerate(source.deployed):
-        row = [f"≤ {percent(item.alpha)}", Cell(item.side, look=f"side-{item.side}")]
+        row = [f"≤ {percent(item.alpha)}", PageCell(item.side, look=f"side-{item.side}")]
         if item.certified:
             verdict = source.verdict(item)
             words = AUDIT_WORDS[verdict]
             said = words if verdict == "NONE" else f"{verdict}, {words}"
             sign = "≤" if item.side == "reject" else "≥"
             row += [
-                Cell(percent(item.coverage), look="num big"),
+                PageCell(percent(item.coverage), look="num big"),
                 f"{sign} {log_odds(item.threshold, scale)}",
                 percent(item.selective_error, 2),
                 f"{count(item.covered_tasks)} of {count(item.tasks)}",
-                Cell(said, tag=verdict, look="audit"),
+                PageCell(said, tag=verdict, look="audit"),
             ]
         else:
-            row.append(Cell("nothing certified", tag="no", look="off"))
+            row.append(PageCell("nothing certified", tag="no", look="off"))
         rows.append(row)
         marked += [place] if item.certified and item in source.sides else []
     columns = (
@@ -316,7 +316,7 @@ def _certified(source: PageSource) -> Table:
         f"Procedure {main.procedure}, {shared}. The score "
         f"is the judge's {_SCALES.get(scale, 'own scale')}."
     )
-    return Table("Certified shares", columns, rows, caption, look="cards", marked=marked)
+    return PageTable("Certified shares", columns, rows, caption, look="cards", marked=marked)
 
 
 def _together(source: PageSource) -> list[str]:
@@ -387,8 +387,8 @@ def _audits(source: PageSource) -> Iterator[Section]:
         said = f"{audit.verdict}, {AUDIT_WORDS[audit.verdict]}"
         rows.append(
             [
-                Cell(_claim(item), look="num"),
-                Cell(said, tag=audit.verdict, look="audit", note=audit.reason),
+                PageCell(_claim(item), look="num"),
+                PageCell(said, tag=audit.verdict, look="audit", note=audit.reason),
                 *(percent(error, 2) for error in (audit.realized_error, audit.lower_bound)),
                 *(percent(share) for share in (audit.coverage, audit.own_coverage)),
                 count(audit.covered_tasks),
@@ -410,7 +410,7 @@ def _audits(source: PageSource) -> Iterator[Section]:
             "Each certified threshold, read once on tasks that had no part in choosing it. This "
             "evidence does not rest on the bootstrap."
         ],
-        tables=[Table("Audits", columns, rows, look="cards")],
+        tables=[PageTable("Audits", columns, rows, look="cards")],
         notes=[
             f"ERROR: even the lower bound exceeds {limit}. WARN: only the observed rate does, or "
             f"too few tasks are decided to tell. The point rule asks for an observed rate within "
@@ -429,7 +429,7 @@ def _agents(source: PageSource) -> Section:
         above = row.error is not None and row.error > alpha
         own = "" if row.own_error is None else percent(row.own_error)
         share = percent(row.covered / row.runs)
-        rows.append([row.agent, count(row.runs), share, Cell(error, tag="WARN" * above), own])
+        rows.append([row.agent, count(row.runs), share, PageCell(error, tag="WARN" * above), own])
     columns = ("agent left out", "runs", "share decided", "wrong", "wrong under this certificate")
     return Section(
         "Agents that the certificate has not seen",
@@ -440,7 +440,7 @@ def _agents(source: PageSource) -> Section:
             "Here each agent is left out in turn. The others' runs are certified again, and their "
             f"threshold decides the agent's own. {_largest_error(source)}"
         ],
-        tables=[Table("Agents left out", columns, rows, look="cards")],
+        tables=[PageTable("Agents left out", columns, rows, look="cards")],
         notes=[_agent_note(source)],
     )
 
@@ -489,7 +489,7 @@ def _arms(source: PageSource) -> Section:
     chosen = [place for place, arm in enumerate(arms) if arm["name"] == source.chosen_arm]
     rows = [
         [
-            Cell(arm["name"], note="chosen" if place in chosen else ""),
+            PageCell(arm["name"], note="chosen" if place in chosen else ""),
             percent(arm["coverage"]),
             percent(arm.get("uncorrected")),
         ]
@@ -502,11 +502,11 @@ def _arms(source: PageSource) -> Section:
         "judge that they start from. Each is certified at the level divided by their number, which "
         "is what the choice compares. As if alone: the paper's number, no promise after a choice."
     )
-    table = Table("Candidates of the choice on CAL", columns, rows, marked=chosen)
+    table = PageTable("Candidates of the choice on CAL", columns, rows, marked=chosen)
     return Section("Candidates", "arms", texts=[about], tables=[table])
 
 
-def _findings(source: PageSource) -> list[Finding]:
+def _findings(source: PageSource) -> list[Remark]:
     """Return every finding of the deployed procedure once; why nothing passes has its own part."""
     places: dict[tuple[str, str], list[Certificate]] = {}
     for item in source.deployed:
@@ -522,7 +522,7 @@ def _findings(source: PageSource) -> list[Finding]:
         places.setdefault((message, "agent_shift"), []).append(item)
     every = len(source.deployed)
     return [
-        Finding(*said, "every certificate" if len(on) == every else ", ".join(map(_claim, on)))
+        Remark(*said, "every certificate" if len(on) == every else ", ".join(map(_claim, on)))
         for said, on in places.items()
     ]
 
@@ -584,7 +584,7 @@ def _lineage(source: PageSource) -> Section:
     ]
     looks = ["hash" if _HASH.fullmatch(value) else "long" for _, value in rows]
     cells = [
-        (name, Cell(value, look=look)) for (name, value), look in zip(rows, looks, strict=True)
+        (name, PageCell(value, look=look)) for (name, value), look in zip(rows, looks, strict=True)
     ]
     labels = f" --labels {source.labels_file}" if source.labels_file else ""
     command = f"certify verify {source.certificate_file} {source.scores_file}{labels}"
@@ -597,5 +597,5 @@ def _lineage(source: PageSource) -> Section:
         "lineage",
         "hashes and the command that recomputes them",
         texts=["Every hash is SHA-256 over the exact bytes.", said.format(also, command)],
-        tables=[Table("Lineage", (), cells, look="lineage")],
+        tables=[PageTable("Lineage", (), cells, look="lineage")],
     )

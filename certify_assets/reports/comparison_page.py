@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 from certify_assets.corpora import HALF_B
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.comparison import NOT_SCORED, comparison_key
-from certify_assets.reports.page import INLINE, Finding, Section, Table, home_of, render, store_page
+from certify_assets.reports.page import (
+    INLINE,
+    PageTable,
+    Remark,
+    Section,
+    home_of,
+    render,
+    store_page,
+)
 from certify_assets.reports.wording import DASH, compact, count, counted, percent, rate
 
 if TYPE_CHECKING:
@@ -19,7 +27,7 @@ _CERTIFIED_ON = {"cal": "", HALF_B: " (half B)"}
 _FLOATS = 12
 
 
-def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[Table]:
+def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[PageTable]:
     """Return ranking, certified coverage, cost, and unseen agents: those that have rows."""
     judged = [
         ({"corpus": document["corpus"], "judge": row["judge"]}, row, document["alphas"])
@@ -47,7 +55,7 @@ def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[Table]:
         ],
     }
     return [
-        Table(title, tuple(lines[0]), [tuple(line.values()) for line in lines], name=name)
+        PageTable(title, tuple(lines[0]), [tuple(line.values()) for line in lines], name=name)
         for (name, title), lines in tables.items()
         if lines
     ]
@@ -207,7 +215,7 @@ def comparison_sections(
         for number, table in enumerate(comparison_tables(documents), 1)
     ]
     if left_out:
-        found = [Finding(item["reason"], item["corpus"]) for item in left_out]
+        found = [Remark(item["reason"], item["corpus"]) for item in left_out]
         gist = f"{count(len(left_out))} left out"
         sections.append(Section("Corpora left out", "left-out", gist, findings=found))
     return sections
@@ -226,23 +234,25 @@ def _best(number: int, document: Mapping[str, Any]) -> Section:
         f"CAL: {count(cal['trajectories'])} labelled runs of {count(cal['tasks'])} tasks, success "
         f"rate {rate(cal['success_rate'])}",
         tables=[
-            Table(f"Best judges on {corpus}", ("at", "best", "value", "next"), rows, look="cards")
+            PageTable(
+                f"Best judges on {corpus}", ("at", "best", "value", "next"), rows, look="cards"
+            )
         ],
     )
 
 
 def _details(number: int, document: Mapping[str, Any]) -> Section:
     corpus, missing = document["corpus"], document["missing"]
-    found = [Finding(item["message"]) for item in document["findings"]]
+    found = [Remark(item["message"]) for item in document["findings"]]
     gist = counted(len(found), "finding") if found else "no finding"
     found += [
-        Finding(f"no {item['what']}: {item['reason']}", item["judge"])
+        Remark(f"no {item['what']}: {item['reason']}", item["judge"])
         for item in missing
         if item["reason"] != NOT_SCORED
     ]
     if unscored := [item["judge"] for item in missing if item["reason"] == NOT_SCORED]:
         names = ", ".join(unscored)
-        found.append(Finding(f"Not scored: {names}. Call `certify run {corpus} --judge NAME`."))
+        found.append(Remark(f"Not scored: {names}. Call `certify run {corpus} --judge NAME`."))
     return Section(f"Findings on {corpus}", f"details-{number}", gist, findings=found)
 
 
@@ -283,7 +293,7 @@ def table_markdown(documents: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _block(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join(Table("", columns, rows).markdown(tight=True)) + "\n"
+    return "\n".join(PageTable("", columns, rows).markdown(tight=True)) + "\n"
 
 
 def comparison_metrics(document: Mapping[str, Any]) -> dict[str, float]:

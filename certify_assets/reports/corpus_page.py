@@ -12,10 +12,10 @@ from certify_assets.corpora.splits import SPLITS
 from certify_assets.reports.charts import outcome_heatmap
 from certify_assets.reports.page import (
     Banner,
-    Cell,
+    PageCell,
+    PageTable,
     Panel,
     Section,
-    Table,
     home_of,
     inline_block,
     render,
@@ -78,7 +78,7 @@ def _splits(report: CorpusReport) -> Section:
         if (part := splits.get(name)) is not None
     ]
     gist = f"seed {manifest.seed}, profile {manifest.profile}" if manifest else ""
-    return Section("Splits", "splits", gist, tables=[Table("Splits", columns, rows)])
+    return Section("Splits", "splits", gist, tables=[PageTable("Splits", columns, rows)])
 
 
 def _flips(report: CorpusReport) -> Section:
@@ -112,7 +112,7 @@ def _agents(report: CorpusReport) -> Section:
         "Outcomes by task and attempt",
         "map",
         "every run, and each agent",
-        tables=[Table("Agents", columns, rows)],
+        tables=[PageTable("Agents", columns, rows)],
     )
 
 
@@ -133,7 +133,7 @@ def _rest(report: CorpusReport) -> Iterator[Section]:
     tables = [control_table(controls)]
     if phrases:
         columns = ("phrase", "runs", "of these succeed", "of others", "example", "text")
-        tables.append(Table("Verdict phrases", columns, phrases))
+        tables.append(PageTable("Verdict phrases", columns, phrases))
     notes = [*_directions(controls)]
     if controls.accepted:
         notes.append(f"Accepted, and on every certificate: {controls.accepted}")
@@ -152,7 +152,7 @@ def _rest(report: CorpusReport) -> Iterator[Section]:
         ),
         ("runs whose text has both outcomes", count(profile.flips.contradicted)),
     ]
-    table = Table("Labels", ("figure", "value"), labels)
+    table = PageTable("Labels", ("figure", "value"), labels)
     yield Section("Labels", "labels", "where outcomes come from", tables=[table])
     facts = [
         ("runs that read like an earlier one", count(profile.duplicates)),
@@ -173,26 +173,30 @@ def _rest(report: CorpusReport) -> Iterator[Section]:
     ]
     counts = [(note, count(number)) for note, number in imported.notes.items()]
     tables = [
-        Table("Left out", ("reason", "records", "the first"), dropped),
-        Table("Notes", ("note", "count"), counts),
+        PageTable("Left out", ("reason", "records", "the first"), dropped),
+        PageTable("Notes", ("note", "count"), counts),
     ]
     gist = counted(sum(profile.dropped.values()), "record")
     if shown := [table for table in tables if table.rows]:
         yield Section("Left out by the import", "left-out", gist, tables=shown)
 
 
-def control_table(controls: LeakChecks) -> Table:
+def control_table(controls: LeakChecks) -> PageTable:
     """Return every leak control with its interval and threshold."""
     rows = []
     for name, value in controls.measured.items():
         bound = controls.intervals.get(name)
-        state = Cell("under", tag="PASS")
+        state = PageCell("under", tag="PASS")
         if name in controls.over:
             accepted = bool(controls.accepted)
-            state = Cell("over, accepted", tag="WARN") if accepted else Cell("over", tag="ERROR")
+            state = (
+                PageCell("over, accepted", tag="WARN")
+                if accepted
+                else PageCell("over", tag="ERROR")
+            )
         interval = DASH if bound is None else f"{rate(bound[0])} to {rate(bound[1])}"
         rows.append((name, rate(value), interval, f"{controls.threshold(name):g}", state))
-    return Table(
+    return PageTable(
         "Leak checks",
         ("control", "AUROC", "95 % interval", "threshold", "AUROC is"),
         rows,
@@ -280,11 +284,11 @@ def corpus_markdown(report: CorpusReport) -> str:
     lines = [
         f"**{standing(report).heading}**",
         "",
-        *Table(
+        *PageTable(
             "", ("runs", "tasks", "π", "ICC", "n_eff", "flips: cells / tasks"), [figures]
         ).markdown(),
         "",
-        *Table("", controls.columns[:4], [row[:4] for row in shown]).markdown(),
+        *PageTable("", controls.columns[:4], [row[:4] for row in shown]).markdown(),
     ]
     return inline_block(lines)
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from certify_assets.operations.history import history_key
 from certify_assets.reports.page import (
     Banner,
-    Finding,
+    PageTable,
+    Remark,
     Section,
-    Table,
     home_of,
     inline_block,
     render,
@@ -37,7 +37,7 @@ def render_history(history: OperationHistory, *, home: str = "") -> str:
         "No schedule is declared yet: the first later certificate declares one."
     )
     alarms = [
-        Finding(
+        Remark(
             f"{item.time[:19]}: {item.judge}, {item.side} at {percent(item.alpha)}, after "
             f"{counted(item.at, 'labelled task')}"
         )
@@ -59,16 +59,16 @@ def render_history(history: OperationHistory, *, home: str = "") -> str:
     )
 
 
-def history_table(history: OperationHistory) -> Table:
+def history_table(history: OperationHistory) -> PageTable:
     """Return every set of certificates, a row a side."""
     rows = [row for step in history.steps for row in _rows(step)]
-    return Table(f"Certificates of {history.corpus}", _COLUMNS, rows)
+    return PageTable(f"Certificates of {history.corpus}", _COLUMNS, rows)
 
 
 def _labelled(step: HistoryStep) -> Section:
     """Say which runs a recertification rests on, and what its ladder of promises is."""
     title = f"{step.label[:1].upper()}{step.label[1:]}: labelled runs and promises"
-    return Section(title, texts=[step.labelled], findings=[*map(Finding, step.ladder)])
+    return Section(title, texts=[step.labelled], findings=[*map(Remark, step.ladder)])
 
 
 def _batches(history: OperationHistory) -> Section:
@@ -86,7 +86,7 @@ def _batches(history: OperationHistory) -> Section:
         "Runs of new agents and known tasks, which no certificate above covers. Each batch holds "
         "at its own δ over its draw, whatever its agents and tasks."
     )
-    table = Table("Table of batches", _BATCHES, rows)
+    table = PageTable("Table of batches", _BATCHES, rows)
     return Section("Batch certificates", texts=[about], tables=[table])
 
 
@@ -111,7 +111,7 @@ def history_markdown(history: OperationHistory) -> str:
         for side in step.sides
     ]
     columns = ("set", "side", "α", "certified", "error", "tasks")
-    table = Table("", columns, rows[-_SHOWN:]).markdown(tight=True)
+    table = PageTable("", columns, rows[-_SHOWN:]).markdown(tight=True)
     return inline_block([f"**{_verdict(history).heading}**", "", *table])
 
 

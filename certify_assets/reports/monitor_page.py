@@ -11,11 +11,11 @@ from certify_assets.operations.monitoring import load_monitor
 from certify_assets.reports.figures import interval_band
 from certify_assets.reports.page import (
     Banner,
-    Cell,
-    Finding,
+    PageCell,
+    PageTable,
     Panel,
+    Remark,
     Section,
-    Table,
     home_of,
     inline_block,
     render,
@@ -72,7 +72,7 @@ def monitor_markdown(document: MonitorRecord) -> str:
         for entry in document.monitors
     ]
     columns = ("side", "α", "e-value", "alarm from", "error", "interval", "tasks")
-    table = ["", *Table("", columns, rows).markdown(tight=True)] if rows else []
+    table = ["", *PageTable("", columns, rows).markdown(tight=True)] if rows else []
     return inline_block([f"**{heading}**", *table])
 
 
@@ -94,9 +94,9 @@ def monitor_metrics(document: MonitorRecord) -> dict[str, float]:
 def _monitor(entry: MonitorEntry, name: str) -> Section:
     """Return one certificate's monitor as shown."""
     whose = ", labels of operation" if entry.source == "operation" else ""
-    state = Cell("no alarm", tag="PASS")
+    state = PageCell("no alarm", tag="PASS")
     if entry.result.alarm:
-        state = Cell("alarm: issue a new certificate", tag="ERROR")
+        state = PageCell("alarm: issue a new certificate", tag="ERROR")
     low, high = entry.result.interval
     caption = (
         f"Now {percent(low)} to {percent(high)}, every task weighing by the share of its runs that "
@@ -125,14 +125,14 @@ def _labels(document: MonitorRecord) -> Section:
             SampleFile(f"labels up to event {labels.sequence}", labels.sha256, rows, tasks)
         )
     read = [
-        (file.name, count(file.rows), count(file.tasks), Cell(file.sha256, look="hash"))
+        (file.name, count(file.rows), count(file.tasks), PageCell(file.sha256, look="hash"))
         for file in files
     ]
     columns = ("file", "runs", "tasks", "SHA-256")
     return Section(
         "Labels that were read",
         texts=[] if read else ["None yet."],
-        tables=[Table("Table of files", columns, read, look="lineage")] if read else [],
+        tables=[PageTable("Table of files", columns, read, look="lineage")] if read else [],
         notes=[
             "Only tasks drawn at random before scoring, with every attempt labelled, in the order "
             "in which they came. Labels of what the judge could not decide are refused. The "
@@ -163,7 +163,7 @@ def _evidence(state: DetectorState) -> str:
     return f"{compact(state.value)}, alarm from {count(state.threshold)}"
 
 
-def _findings(document: MonitorRecord) -> list[Finding]:
+def _findings(document: MonitorRecord) -> list[Remark]:
     """Findings of the document and of its monitors, each sentence once."""
     found = [*document.findings, *(one for m in document.monitors for one in m.result.findings)]
-    return list(dict.fromkeys(Finding(item["message"], item["code"]) for item in found))
+    return list(dict.fromkeys(Remark(item["message"], item["code"]) for item in found))

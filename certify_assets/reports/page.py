@@ -26,7 +26,7 @@ _STAMP = "@@stamp@@"
 _REORDERING = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
 
-class Cell(str):
+class PageCell(str):
     """A cell that a page shows with more than its text; a terminal shows the text.
 
     `tag` adds an icon (PASS, WARN, ERROR, NONE, yes or no), `note` a small line below, and `look`
@@ -38,19 +38,19 @@ class Cell(str):
     note: str
     look: str
 
-    def __new__(cls, text: str, *, tag: str = "", note: str = "", look: str = "") -> Cell:
+    def __new__(cls, text: str, *, tag: str = "", note: str = "", look: str = "") -> PageCell:
         """Return the text with its looks."""
         made = super().__new__(cls, text)
         made.tag, made.note, made.look = tag, note, look
         return made
 
     @classmethod
-    def of(cls, text: str) -> Cell:
+    def of(cls, text: str) -> PageCell:
         """Return a cell as it is, and any other text as a plain one."""
         return text if isinstance(text, cls) else cls(text)
 
 
-class Table(NamedTuple):
+class PageTable(NamedTuple):
     """A table for pages, terminals, Markdown and CSV; the first cell of a row names it."""
 
     title: str
@@ -87,7 +87,7 @@ class Panel(NamedTuple):
     layout: str = "half"
 
 
-class Finding(NamedTuple):
+class Remark(NamedTuple):
     """A sentence with its code, and what it is about."""
 
     message: str
@@ -105,8 +105,8 @@ class Section:
     texts: Sequence[str] = ()
     facts: Sequence[tuple[str, str]] = ()
     panels: Sequence[Panel] = ()
-    tables: Sequence[Table] = ()
-    findings: Sequence[Finding] = ()
+    tables: Sequence[PageTable] = ()
+    findings: Sequence[Remark] = ()
     notes: Sequence[str] = ()
 
 
@@ -138,7 +138,7 @@ def environment() -> jinja2.Environment:
     )
     shared = (percent, count, counted, rate, compact, small)
     made.globals |= {function.__name__: function for function in shared}
-    made.globals |= {"version": __version__, "stamp": _STAMP, "cell": Cell.of}
+    made.globals |= {"version": __version__, "stamp": _STAMP, "cell": PageCell.of}
     # what only some pages have: the way back, a date, a line below the title, a verdict
     made.globals |= dict.fromkeys(("home", "date", "about", "sources", "banner"), "")
     return made

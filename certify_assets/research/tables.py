@@ -11,7 +11,7 @@ from certify_assets.certificates.gates import GateResult
 from certify_assets.certificates.procedures import DEFAULT
 from certify_assets.corpora.config import corpus_file, registered_corpora
 from certify_assets.corpora.profile import CorpusProfile
-from certify_assets.reports.page import Finding, Section, Table, home_of, render, store_page
+from certify_assets.reports.page import PageTable, Remark, Section, home_of, render, store_page
 from certify_assets.reports.wording import DASH, count, counted, rate
 from certify_assets.research import paper
 from certify_assets.research.real_scores import JudgeScores, RealScores, ScoreCell, real_scores_key
@@ -44,7 +44,7 @@ class Outcome:
 class StudyTable:
     """A table with what is said of it, its documents with their SHA-256, and what was not run."""
 
-    table: Table
+    table: PageTable
     about: str
     sources: tuple[tuple[str, str], ...]
     missing: tuple[str, ...]
@@ -106,7 +106,7 @@ def study_tables(store: Store) -> list[StudyTable]:
         reader = _Reader(store, corpora)
         rows = list(build(reader))
         ours = [place for place, row in enumerate(rows) if row[0] == OURS]
-        table = Table(title, columns, rows, name=name, marked=ours)
+        table = PageTable(title, columns, rows, name=name, marked=ours)
         sources = tuple(sorted(reader.sources.items()))
         found.append(StudyTable(table, about, sources, tuple(reader.missing)))
     return found
@@ -147,7 +147,7 @@ def _section(item: StudyTable) -> Section:
         counted(len(table.rows), "row") if table.rows else "nothing",
         texts=[item.about],
         tables=[table] if table.rows else [],
-        findings=[Finding(sentence) for sentence in item.missing],
+        findings=[Remark(sentence) for sentence in item.missing],
         notes=[link, *([f"Its documents: {sources}."] if sources else [])],
     )
 
@@ -219,7 +219,7 @@ def _gate(gate: GateResult) -> str:
     "compact model of 1.8 million, on other corpora: compare within a row.",
 )
 def main_table(reader: _Reader) -> Iterator[_Row]:
-    """Yield the rows of the paper's Table 2, and ours."""
+    """Yield the rows of the paper's PageTable 2, and ours."""
     for corpus, scores in reader.real_scores():
         found = [scores.judge(name) for name in _JUDGES]
         for name, judge in zip(_JUDGES, found, strict=True):

@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 
-from certify_assets.defs.execution import progress_logger
+from certify_assets.defs.progress import progress_logger
 
 
 @dg.asset

@@ -54,7 +54,8 @@ def _runs_of(path: Path, agent: str) -> list[str]:
 
 def test_runs_like_those_of_cal_are_not_found(deployed: Store, tmp_path: Path) -> None:
     found = _findings(deployed, tmp_path / "new.jsonl", tasks=60)
-    assert not {"shifted", "larger_tasks", "sent_again", "changed_agents"} & set(found)
+    unlike = {"shifted", "larger_tasks", "sent_again", "other_lengths", "changed_agents"}
+    assert not unlike & set(found)
 
 
 @pytest.mark.parametrize("policy", ["batch_certificate", "review", "accept"])
@@ -98,6 +99,8 @@ def test_a_new_agent_does_not_hold_back_the_runs_that_are_like_cal(
     receive(Corpus(deployed, "c"), [str(path)])
     (document,) = decide_ready(Corpus(deployed, "c"))
     assert "shifted" not in document.reasons and document.decisions["reject"] > 0
+    (said,) = [text for text in document.promises if text.startswith("corpus certificate")]
+    assert "% wrong (reject)" in said
     assert document.reasons["new_agent"] == 120
 
 
@@ -130,6 +133,13 @@ def test_an_agent_of_cal_that_scores_otherwise_now_is_treated_as_a_new_one(
     # those of the other agents are decided as ever
     assert "reject" in set(frame.loc[~changed, "decision"])
     assert "provisional" not in set(frame.loc[~changed, "decision"])
+
+
+def test_runs_of_other_lengths_are_found(deployed: Store, tmp_path: Path) -> None:
+    found = _findings(
+        deployed, tmp_path / "new.jsonl", tasks=60, change=_with_words("and so on " * 40)
+    )
+    assert "write runs of other lengths now: 'agent-" in found["other_lengths"]
 
 
 def test_a_task_larger_than_those_of_cal_is_found(deployed: Store, tmp_path: Path) -> None:

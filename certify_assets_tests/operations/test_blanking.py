@@ -7,6 +7,7 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.operations.labels import Label, append_labels, blank_reviewer, read_labels
+from certify_assets.operations.review_index import ReviewState
 from certify_assets.storage.care import verify
 from certify_assets.storage.store import Store
 
@@ -30,6 +31,7 @@ def test_a_name_goes_and_the_chain_still_verifies(tmp_path: Path) -> None:
         for item in read_labels(Corpus(store, "c"))
     ]
     assert now == [("r1", 1, "reviewer 1"), ("r2", 0, "reviewer 1"), ("r1", 0, "bob")]
+    assert ReviewState(Corpus(store, "c")).reviewers() == ["bob", "reviewer 1"]
     with store.database.reading() as connection:
         rows = connection.exec_driver_sql("SELECT payload FROM events").fetchall()
     assert "Ann" not in str(rows) and "by bob" in str(rows)

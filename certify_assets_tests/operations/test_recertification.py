@@ -235,6 +235,30 @@ def test_what_holds_on_average_is_tried_second_and_not_deployed_unless_the_corpu
     assert deployable.promise == "average"
 
 
+def test_a_proof_waits_for_the_label_of_every_drawn_run(store: Store) -> None:
+    configure(store, promise="proved", alphas=(0.2,))
+    rows = write_batch(store, "one", "0002-b", PLAN, tasks=AUDIT[30:])
+    last = rows["task_id"] == AUDIT[30]
+    label_rows(store, "one", rows[~last])
+    # open at first, tied then
+    for reviewers in ((), ("ann", "bob")):
+        for who in reviewers:
+            label_rows(store, "one", rows[last], reviewer=who, flip=lambda _, odd=who == "bob": odd)
+        document, said = recertify(judge_of(store))
+        assert document is None and "1 drawn runs are open or tied" in said
+    assert read_spending(Corpus(store, "one")).claims == ()
+    label_rows(store, "one", rows[last], reviewer="cyd")
+    document, _ = recertify(judge_of(store))
+    assert document is not None and document.sides[0].promise == "proved"
+
+
+def test_it_tries_the_thresholds_that_the_corpus_asks_for(store: Store) -> None:
+    configure(store, grid=7)
+    recertify(judge_of(store))
+    found = recertification_certificates(Corpus(store, "one"), 1)
+    assert {item.parameters["grid"] for item in found} == {7}
+
+
 def test_too_few_tasks_for_a_proof_spend_nothing(store: Store) -> None:
     configure(store, promise="proved", alphas=(0.01,))
     document, said = recertify(judge_of(store))

@@ -117,6 +117,18 @@ def test_a_file_and_its_name_are_on_the_disk(
     assert folders == [False, True]
 
 
+def test_settings_that_cannot_be_read_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(str(tmp_path))
+    store.folder.write("judges.yaml", b"\xff")
+    with pytest.raises(InputError, match="is not UTF-8 text; save it so"):
+        store.read_settings("judges.yaml", "CERTIFY_SETTINGS")
+    monkeypatch.setenv("CERTIFY_SETTINGS", str(tmp_path / "none.yaml"))
+    with pytest.raises(InputError, match="correct CERTIFY_SETTINGS or the file"):
+        store.read_settings("judges.yaml", "CERTIFY_SETTINGS")
+
+
 def test_a_remote_root_has_no_paths() -> None:
     with pytest.raises(InputError, match="remote"):
         Store("memory://x").local_path("a")

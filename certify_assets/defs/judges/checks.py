@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import dagster as dg
 
-from certify_assets.defs.checks import Question, asked_together, check
+from certify_assets.defs.checks import AssetQuestion, asked_together, check
 from certify_assets.defs.setup import judges
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import HARVEST_JUDGES
@@ -41,7 +41,7 @@ def monitor_checks() -> list[dg.AssetChecksDefinition]:
     return asked_together([_check(name, "monitor", False, no_alarm) for name in judges()])
 
 
-def _check(judge: str, part: str, blocking: bool, ask: Ask) -> Question:
+def _check(judge: str, part: str, blocking: bool, ask: Ask) -> AssetQuestion:
     made = check(f"judges/{judge}/{part}", blocking=blocking, named_by=ask)
     return made(lambda corpus: ask(JudgedCorpus(corpus, judge)))
 
