@@ -194,7 +194,8 @@ class Observations(OrderedRows):
         starts = np.cumsum(sizes) - sizes
         draws = kernels.task_draws(np.uint64(seed), len(self.labels))
         picked = (draws * sizes.astype(np.uint64)) >> np.uint64(32)
-        chosen = starts + picked.astype(np.int64)
+        # labels may name tasks that have no row left
+        chosen = (starts + picked.astype(np.int64))[sizes > 0]
         rows = np.sort(np.argsort(self.tasks, kind="stable")[chosen])
         return replace(
             self,

@@ -390,7 +390,7 @@ def decide(certificates: Certificate | Sequence[Certificate], scores: ArrayLike)
             f"There are certificates for the sides {', '.join(sides) or 'none'}; give one, or one "
             "for each side."
         )
-    values = checked_scores(np.atleast_1d(scores))
+    values = checked_scores([scores] if isinstance(scores, int | float) else scores)
     # a row in one region has its number, a row in both their sum
     codes = np.zeros(values.size, dtype=np.uint8)
     for certificate in given:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -111,8 +111,13 @@ def require_first_draw(scores: Path, draw: BatchDraw) -> None:
 def require_first(scores: Path, kind: str, runs: str, now: FirstDraw, remedy: str) -> None:
     """Keep a first draw of runs in a file next to their table; refuse another one of them."""
     own = scores.with_name(f"{scores.name}.{kind}.json")
-    kept = {path: Draws.from_dict(read_json(path)) for path in scores.parent.glob(f"*.{kind}.json")}
-    for path, found in sorted(kept.items()):
+    kept = {}
+    for path in sorted(scores.parent.glob(f"*.{kind}.json")):
+        document = read_json(path)
+        # files of another kind may have such a name, but not that of this table
+        if path == own or (isinstance(document, dict) and "schema" in document):
+            kept[path] = _kept_draws(path, document)
+    for path, found in kept.items():
         before = found.draws.get(runs)
         # the hash has the scores to the last digit, so a copy with six of them has another one
         if before is not None and (before.seed, before.batch_sha256) != (
@@ -127,6 +132,13 @@ def require_first(scores: Path, kind: str, runs: str, now: FirstDraw, remedy: st
     draws = kept[own].draws if own in kept else {}
     if runs not in draws:
         write_json_atomic(own, Draws(draws={**draws, runs: now}).to_dict())
+
+
+def _kept_draws(path: Path, document: Any) -> Draws:
+    try:
+        return Draws.from_dict(document)
+    except InputError as error:
+        raise InputError(f"{path} keeps the first draws of a table. {error}") from None
 
 
 def labels_of(

@@ -148,17 +148,17 @@ def one_a_side(path: Path, certificates: list[Certificate]) -> list[Certificate]
     """Return the certificates, refusing two of one side."""
     sides = [item.side for item in certificates]
     if repeated := next((side for side in sides if sides.count(side) > 1), None):
+        several = [item for item in certificates if item.side == repeated]
         raise InputError(
-            f"{path} holds {sides.count(repeated)} certificates of the {repeated} side; give one a "
-            f"side, chosen by --alpha and --procedure. It holds {_named(certificates)}."
+            f"{path} holds {len(several)} certificates of the {repeated} side: {_named(several)}. "
+            "Choose one a side by --alpha and --procedure."
         )
     return certificates
 
 
 def _named(certificates: list[Certificate]) -> str:
-    return "; ".join(
-        dict.fromkeys(f"{item.side}, {item.alpha:g}, {item.procedure}" for item in certificates)
-    )
+    names = (f"{item.side} α = {item.alpha:g} {item.procedure}" for item in certificates)
+    return ", ".join(dict.fromkeys(names))
 
 
 def certified_splits(certificates: Sequence[Certificate]) -> tuple[str, ...]:

@@ -217,6 +217,8 @@ class CorpusConfig:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> CorpusConfig:
         """Read a configuration; an InputError names what is wrong and the remedy."""
+        if not isinstance(document, Mapping):
+            raise InputError("corpus.json is no JSON object; import the corpus again.")
         return cls(**{name: value for name, value in document.items() if name != "schema"})
 
 

@@ -50,6 +50,8 @@ _COMPRESSED: Mapping[str, Callable[[Path], Any]] = {
     ".xz": lzma.open,
 }
 _CHUNK = 1 << 20
+# as much as is read of an archive
+_MOST_UNPACKED = 8 << 30
 # a file younger than this may still be written
 _SETTLE_SECONDS = 5.0
 # a sensor has a minute: all corpora of one look share this
@@ -148,8 +150,12 @@ def _require_whole(path: Path) -> None:
                     raise EOFError("its last bytes are not those of Parquet")
         elif suffix in _COMPRESSED:
             with _COMPRESSED[suffix](path) as unpacked:
-                while unpacked.read(_CHUNK):
-                    pass
+                for _ in range(_MOST_UNPACKED // _CHUNK):
+                    if not unpacked.read(_CHUNK):
+                        return
+            raise WaitingError(
+                f"{path.name} unpacks to more than {_MOST_UNPACKED:,} bytes; split it"
+            )
     except DAMAGE as error:
         if isinstance(error, OSError) and error.errno is not None:
             # of the disk, not of the file

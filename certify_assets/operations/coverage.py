@@ -38,9 +38,7 @@ class Coverage:
 
     policy: str  # `CorpusConfig.new_agents`
     splits: NDArray[np.str_]  # split of each run's task; empty for a new one
-    reasons: NDArray[
-        np.object_
-    ]  # a code of `decision_tables.NOT_COVERED`; empty where it is covered
+    reasons: NDArray[np.object_]  # a code of `decisions.NOT_COVERED`; empty where it is covered
     new_agents: tuple[str, ...]  # agents without a run in CAL
     changed_agents: tuple[str, ...]  # agents of CAL whose runs score otherwise now
     unscored: str  # why runs of training tasks have no score; empty where all have one

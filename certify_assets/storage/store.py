@@ -139,7 +139,8 @@ class Store(Root):
 
     def read_json(self, key: str) -> Any:
         """Return the JSON document under the key."""
-        return parse_json(self.read_bytes(key).decode("utf-8"))
+        with self._parsing(key):
+            return parse_json(self.read_bytes(key).decode("utf-8"))
 
     def write_json(self, key: str, value: Any) -> str:
         """Store a JSON document, indented for readers; return its SHA-256."""
@@ -147,7 +148,18 @@ class Store(Root):
 
     def read_table(self, key: str) -> pd.DataFrame:
         """Return the Parquet table under the key."""
-        return self.objects.get_table(self.sha256(key), key=key)
+        with self._parsing(key):
+            return self.objects.get_table(self.sha256(key), key=key)
+
+    @contextmanager
+    def _parsing(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, OSError) as error:
+            raise InputError(
+                f"{key} of {self.root} cannot be read ({type(error).__name__}); {_remedy(key)} "
+                "again."
+            ) from None
 
     def write_table(self, key: str, frame: pd.DataFrame) -> str:
         """Store a table as Parquet (zstd), without its index; return its SHA-256."""

@@ -203,6 +203,7 @@ def test_what_cannot_be_decided_is_refused() -> None:
         (reject, [np.inf]),
         (reject, ["high"]),
         (reject, [[0.0]]),
+        (reject, [[0.0], [0.0, 1.0]]),
     ):
         with pytest.raises(InputError):
             decide(certificates, scores)

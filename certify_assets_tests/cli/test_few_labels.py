@@ -212,6 +212,14 @@ def test_a_draw_is_not_repeated_until_it_suits(call: Call, tables: Path) -> None
         assert "s.csv.sample.json" in refused.err and not Path("other.csv").exists()
 
 
+def test_other_files_named_like_kept_draws_are_left_alone(call: Call, tables: Path) -> None:
+    Path("mine.sample.json").write_text('[{"task_id": "a"}]', "utf-8")
+    assert call("sample s.csv --count 40 --out draw.csv").code == 0
+    Path("s.csv.sample.json").write_text("[]", "utf-8")
+    refused = call("sample s.csv --count 40 --out draw.csv")
+    assert refused.code == 2 and "s.csv.sample.json keeps the first draws" in refused.err
+
+
 @pytest.mark.parametrize("count", [80, 160])
 def test_a_sample_says_what_it_is_expected_to_decide(call: Call, tables: Path, count: int) -> None:
     asked = f"sample s.csv --count {count} --side reject --alpha .2 --out draw.csv"

@@ -99,6 +99,8 @@ def test_a_new_agent_does_not_hold_back_the_runs_that_are_like_cal(
     receive(Corpus(deployed, "c"), [str(path)])
     (document,) = decide_ready(Corpus(deployed, "c"))
     assert "shifted" not in document.reasons and document.decisions["reject"] > 0
+    (said,) = [text for text in document.promises if text.startswith("corpus certificate")]
+    assert "% wrong (reject)" in said
     assert document.reasons["new_agent"] == 120
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from certify_assets.certificates import certify
@@ -62,6 +62,7 @@ DOCUMENTS: dict[str, tuple[bytes, Callable[[Path, Path], object]]] = {
     derandomize=True,
 )
 @given(place=st.floats(0, 1), junk=st.binary(max_size=8), cut=st.booleans())
+@example(place=0.0, junk=b"1", cut=True)
 def test_damage_is_read_or_refused_in_words(
     tmp_path: Path, name: str, place: float, junk: bytes, cut: bool
 ) -> None:
