@@ -100,7 +100,7 @@ def train(corpus: Corpus, name: str) -> None:
         judge = JudgedCorpus(corpus, name)
         with progress() as report:
             record = judge.train(report=report)
-        report_stored(corpus, "judge train", f"judges/{name}/model")
+    report_stored(corpus, "judge train", f"judges/{name}/model")
     document = record.to_dict()
     blocks = figures(f"{name} on {corpus}", document, most=_SHOWN)
     blocks.append(judge.family.describe(record))
@@ -149,7 +149,7 @@ def score(
     else:
         with corpus.writing():
             table, dropped, bill = _splits(judged)
-            report_stored(corpus, "judge score", f"judges/{name}/scores")
+        report_stored(corpus, "judge score", f"judges/{name}/scores")
     if out is not None:
         write_tables((out, table))
     document = {

@@ -175,8 +175,8 @@ def import_(
         # also where nothing is added: the call before this one may have been killed
         before = opened.store.current(reviewed_key(corpus))
         write_label_table(opened)
-        if done.added or done.changed or opened.store.current(reviewed_key(corpus)) != before:
-            report_stored(opened, "review import", "operations/reviewed_labels")
+    if done.added or done.changed or opened.store.current(reviewed_key(corpus)) != before:
+        report_stored(opened, "review import", "operations/reviewed_labels")
     say_read_as(path, done.read_as)
     about = asdict(done)
     del about["read_as"]

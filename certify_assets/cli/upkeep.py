@@ -45,7 +45,8 @@ def gc(older: float, reason: str | None, discard_older: float, store: Store) -> 
     """Remove objects that nothing in the ledger names, such as those of killed steps.
 
     With --discard the ledger notes which objects go and why. Its events stay. What a deployment, a
-    batch or a claim names is kept unless its corpus was removed.
+    batch or a claim names is kept unless its corpus was removed; the name of that corpus cannot be
+    used again.
     """
     from certify_assets.corpora.config import removed_corpora
     from certify_assets.reports.wording import counted

@@ -275,6 +275,7 @@ class Corpus:
             return self.import_summary
         config = given or self.config
         with self.writing():
+            self.deliveries.require_kept()
             summary = self._imported(config, check)
             if not self.version.number:
                 runs = self.runs

@@ -16,9 +16,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.schema import Trajectory
+from certify_assets.errors import InputError
 from certify_assets.files import sha256_bytes
 from certify_assets.names import plain_names
-from certify_assets.storage.events import Payload
+from certify_assets.storage.events import Discarded, Payload
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -274,8 +275,21 @@ class Deliveries:
 
     def last_runs(self) -> pd.DataFrame | None:
         """Return the table of the runs of the last version."""
+        self.require_kept()
         stored = self.read()
         return self.runs(stored[-1]) if stored else None
+
+    def require_kept(self) -> None:
+        """Refuse a corpus that was removed and given up."""
+        named = {version.objects["runs"] for version in self.read()}
+        for entry in self._store.events(self._corpus, Discarded):
+            if named.intersection(entry.content.discarded):
+                # nobody could say any more what of it was certified before
+                raise InputError(
+                    f"{self._corpus} was removed and all that it held was given up "
+                    f"({entry.content.reason}), so its name cannot be used again; import the runs "
+                    "under another one."
+                )
 
     def record(
         self,

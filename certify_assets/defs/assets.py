@@ -94,6 +94,11 @@ class AssetStep:
         """Name of the corpus of the partition; "" of an asset over all corpora."""
         return self.context.partition_key if self.context.has_partition_key else ""
 
+    @property
+    def ledger(self) -> str:
+        """Head of the ledger that the step sees."""
+        return head_text(self.store.ledger(self.partition))
+
     def judge(self, name: str) -> JudgedCorpus:
         """Return a judge on the corpus."""
         return JudgedCorpus(self.corpus, name)
@@ -160,11 +165,7 @@ class AssetStep:
         **files : Any
             Curves and files of the MLflow run.
         """
-        context, store, ledger = (
-            self.context,
-            self.store,
-            head_text(self.store.ledger(self.partition)),
-        )
+        context, store, ledger = self.context, self.store, self.ledger
         params, metrics, documents = params or {}, metrics or {}, dict(documents or {})
         links: dict[str, Any] = {}
         if page:

@@ -28,6 +28,7 @@ from certify_assets.defs.names import (
 from certify_assets.errors import CertifyError
 from certify_assets.files import canonical_json, lock_file, sha256_bytes
 from certify_assets.operations.labels import write_label_table
+from certify_assets.storage.events import head_text
 from certify_assets.storage.root import default_root
 from certify_assets.storage.store import Store
 
@@ -201,7 +202,10 @@ def report(corpus: Corpus, assets: Sequence[str], command: str) -> None:
                 key(name),
                 partition=corpus.name,
                 tags={VERSION: version.value} if version else {},
-                metadata={"made_by": command},
+                metadata={
+                    "made_by": command,
+                    "ledger": head_text(corpus.store.ledger(corpus.name)),
+                },
             )
             instance.report_runless_asset_event(made)
 

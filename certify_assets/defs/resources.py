@@ -1,7 +1,12 @@
 """Resources: the data root, the tracker that writes to MLflow, and what runs the steps."""
 
 import os
+import shutil
+import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -75,8 +80,9 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
     ) -> None:
         """Write one MLflow run of an asset when the run ends; an observation has its address.
 
-        Nothing waits for MLflow, whose import takes seconds. `page` is the name of the document
-        that shows the asset. Files are copied at once, since the caller may remove them.
+        Nothing waits for MLflow, whose import takes seconds, and of a step that is not committed
+        it hears nothing. `page` is the name of the document that shows the asset. Files are copied
+        at once, since the caller may remove them.
         """
         if not self.enabled:
             return
@@ -89,9 +95,8 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
             tags={"dagster.run_id": context.run.run_id, "dagster.asset": asset, **where, **tags},
             **kept,
         )
-        self._waiting.append((store, context.asset_key, partition, page, record))
-        if record.files:
-            self._write(context.instance)
+        waiting = store, context.asset_key, partition, page, _with_copies(store, record)
+        store.now().once_committed(lambda: self._waiting.append(waiting))
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Write what is recorded of the run, or of its one step in this process."""
@@ -102,6 +107,8 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
         waiting, self._waiting = self._waiting, []
         for store, asset, partition, page, record in waiting:
             done = write_record(store, record)
+            for folder in {path.parent for path in record.files}:
+                shutil.rmtree(folder, ignore_errors=True)
             metadata: dict[str, dg.MetadataValue[Any]]
             if done.url is None:
                 dg.get_dagster_logger("certify_assets").warning(
@@ -126,6 +133,16 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
     _waiting: list[tuple[Store, dg.AssetKey, str | None, str, Record]] = PrivateAttr(
         default_factory=list
     )
+
+
+def _with_copies(store: Store, record: Record) -> Record:
+    """Return a record with copies of its files, without them where there is no space."""
+    files: dict[Path, str] = {}
+    with suppress(OSError):
+        if record.files:
+            folder = tempfile.mkdtemp(dir=store.scratch("mlflow/files"))
+            files = {Path(shutil.copy(path, folder)): of for path, of in record.files.items()}
+    return replace(record, files=files)
 
 
 def resources() -> dict[str, DataRoot | MlflowTracker]:

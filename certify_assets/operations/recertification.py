@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -47,7 +47,7 @@ from certify_assets.operations.audit_sample import (
 from certify_assets.operations.batches import batch_names, batch_runs, decisions_sha256
 from certify_assets.operations.certifier import own_key, paid_candidates
 from certify_assets.operations.deployment import corrected_labels, load_deployment
-from certify_assets.operations.labels import labels_head, overruled, read_labels
+from certify_assets.operations.labels import Label, labels_head, overruled, read_labels
 from certify_assets.operations.monitor_record import LabelPrefix
 from certify_assets.operations.recertification_record import (
     CERTIFICATES,
@@ -98,6 +98,7 @@ class Plan:
     sample: SampleInputs | None  # the draw that these are of, where it is proved
     runs_of_task: RunsOfTask
     counted: CountedTasks
+    labels: LabelPrefix  # that were read
     new_tasks: tuple[str, ...]  # that no earlier recertification has counted
     hashes: Mapping[str, str]
     candidates: int
@@ -121,6 +122,8 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
     corpus = judge.corpus
     deployed = load_deployment(corpus)
     plan = SamplingPlan() if deployed is None else deployed.sampling
+    # of the moment in which they are counted: more come before δ is claimed
+    labels = LabelPrefix(*labels_head(corpus))
     counted = count_audit_tasks(
         corpus,
         adapter_sha256=hashes["adapter_sha256"],
@@ -161,6 +164,7 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
         sample=sample,
         runs_of_task=runs_of_task,
         counted=counted,
+        labels=labels,
         new_tasks=tuple(task for task in counted.tasks if task not in before),
         hashes=hashes,
         candidates=candidates,
@@ -304,7 +308,7 @@ def _issue(plan: Plan, claimed: Claim, certifier: Certifier) -> list[Certificate
 def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRecord:
     corpus, splits = judge.corpus, judge.calibration_splits
     spending = read_spending(corpus).of(judge.name)
-    store, counted, labels = corpus.store, plan.counted, LabelPrefix(*labels_head(corpus))
+    store, counted, labels = corpus.store, plan.counted, plan.labels
     batches = {name: decisions_sha256(corpus, name) for name in batch_names(corpus)}
     schedule = "" if spending.schedule is None else spending.schedule.words()
     scores = recertification_key(corpus.name, claimed.number, SCORES)
@@ -363,7 +367,7 @@ def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRec
         left_out=dict(counted.left_out),
         open_share=counted.open_share,
         findings=(
-            *_overruled(corpus, plan.rows, sides),
+            *_overruled(read_labels(corpus, labels.sequence), plan.rows, sides),
             *_findings(counted, sides),
             *_ladder(certifier, certificates),
         ),
@@ -405,11 +409,11 @@ def _side(certificate: Certificate, plan: Plan) -> CertifiedSide:
 
 
 def _overruled(
-    corpus: Corpus, table: pd.DataFrame, sides: Sequence[CertifiedSide]
+    labels: Iterable[Label], table: pd.DataFrame, sides: Sequence[CertifiedSide]
 ) -> list[dict[str, str]]:
     """Say how many labels of the audit sample were replaced by what the judge says."""
     # runs whose reviewers replaced or withdrew what they first said
-    rows = table[table["trajectory_id"].isin(overruled(read_labels(corpus)))]
+    rows = table[table["trajectory_id"].isin(overruled(labels))]
     scores, agrees = rows["score"].to_numpy(np.float64), np.zeros(len(rows), dtype=bool)
     for side in sides:
         if side.threshold is not None:

@@ -43,7 +43,7 @@ from certify_assets.operations.relabelling import relabelling_finding
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.served import MODEL_FOLDER, log_model
 from certify_assets.operations.split_history import certified_judges, certified_splits
-from certify_assets.storage.events import Stored
+from certify_assets.storage.events import Stored, head_text
 from certify_assets.storage.tracking import Record, Tracker, without_credentials
 
 #: share of the drawn tasks that may be open or tied in a recertification that decides
@@ -378,6 +378,7 @@ def _registered(
         "certify.corpus": corpus,
         "certify.judge": record.judge,
         "certify.deployment": str(record.number),
+        "certify.ledger": head_text(record.ledger),
         "adapter_sha256": record.fingerprint["adapter_sha256"],
         **{f"certificate_sha256.{item.side}": item.sha256 for item in certificates},
     }

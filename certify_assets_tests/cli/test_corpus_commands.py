@@ -180,6 +180,7 @@ def test_a_corpus_is_shown_as_tables_and_as_its_page(
     answer = call(f"corpus show c --page {page}")
     assert answer.code == 0
     for words in (
+        "Corpus c",
         "Profile",
         "shell",
         "Splits",
@@ -249,6 +250,8 @@ def test_a_removed_corpus_keeps_its_history(
     gone = call("gc --discard space --discard-older 0 --older 0 --json").json
     assert gone["discarded"] == gone["removed"] > 0
     assert call("ledger verify c").code == 0
+    refused = call(f"corpus import {tmp_path}/runs.jsonl --name c")
+    assert refused.code == 2 and "c was removed and all that it held was given up" in refused.err
     assert call("corpus rm never --yes").code == 2
     call(f"corpus import {tmp_path}/runs.jsonl --name d")
     assert call("corpus rm d --yes").code == 0

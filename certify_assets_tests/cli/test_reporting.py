@@ -14,10 +14,13 @@ import pytest
 from certify_assets.cli import launching
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import CORPORA, VERSION, stored_version
+from certify_assets.errors import ChangedInputError
 from certify_assets.operations.batch_audit import audits_version
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.storage import store as storage
+from certify_assets.storage.events import parse_head
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, write_runs
 from certify_assets_tests.cli.calling import Answer, Call
@@ -65,6 +68,7 @@ def reported(store: Store, *names: str, corpus: str = "c") -> list[str]:
             assert record.asset_materialization is not None and not record.run_id
             tags, about = record.asset_materialization.tags, record.asset_materialization.metadata
             assert tags is not None and str(about["made_by"].value).startswith("certify ")
+            assert store.now().holds(**parse_head(str(about["ledger"].value)))
             found.append(tags[VERSION])
     return found
 
@@ -84,6 +88,17 @@ def test_training_and_scoring_are_reported(call: Call, watched: Store) -> None:
     done(call("judge train c --judge lexical"))
     done(call("judge score c --judge lexical"))
     assert reported(watched, *names) == of_documents(watched, *names)
+
+
+def test_what_is_not_committed_is_not_reported(
+    call: Call, watched: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise ChangedInputError("c changed meanwhile. Run this again.")
+
+    monkeypatch.setattr(storage, "append", refused)
+    assert call("judge train c --judge lexical").code != 0
+    assert not watched.local_path("dagster/locks").exists()
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ from certify_assets.operations.labels import Label, append_label, append_labels
 from certify_assets.operations.notifications import certificate_age
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.storage.events import parse_head
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, stored
 from certify_assets_tests.defs.running import materialize, partitions
@@ -59,11 +60,12 @@ def run(store: Store, instance: dg.DagsterInstance, *, deploy: bool = False) -> 
 
 
 def made(result: Any) -> dict[str, Any]:
-    found = (
+    found = [
         event.step_materialization_data.materialization
         for event in result.all_events
         if event.is_step_materialization
-    )
+    ]
+    assert all(parse_head(item.metadata["ledger"].value)["corpus"] == "c" for item in found)
     return {item.asset_key.path[-1]: item.metadata for item in found}
 
 

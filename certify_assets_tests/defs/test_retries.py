@@ -7,15 +7,20 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 
+from certify_assets.defs import resources
 from certify_assets.defs.assets import AssetStep, Made, asset
+from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.storage import store as storage
+from certify_assets.storage.events import parse_head
 from certify_assets.storage.store import Store
+from certify_assets.storage.tracking import Record, Recorded
+from certify_assets_tests.defs import running
 from certify_assets_tests.defs.running import materialize
 
 INPUT, OUTPUT = "corpora/c/profile.json", "corpora/c/controls.json"
 
 
-def _trial(store: Store, times: int) -> tuple[Any, list[int]]:
+def _trial(store: Store, times: int, **made: Any) -> tuple[Any, list[int]]:
     """Materialize an asset of which somebody replaces the input so many times."""
     attempts: list[int] = []
 
@@ -25,7 +30,7 @@ def _trial(store: Store, times: int) -> tuple[Any, list[int]]:
         if len(attempts) <= times:
             Store(store.root).write_json(INPUT, len(attempts))
         step.store.write_json(OUTPUT, attempts[-1])
-        return step.made({})
+        return step.made({}, **made)
 
     return materialize([trial], store, raise_on_error=False), attempts
 
@@ -43,6 +48,28 @@ def test_a_step_is_repeated_once_and_says_what_it_read(tmp_path: Path, times: in
     assert tags["dagster/input_data_version/corpora/profile"] == store.sha256(INPUT)
     corpus, sequence, sha256 = str(metadata["ledger"].value).split(":")
     assert store.now().holds(corpus, int(sequence), sha256)
+
+
+def test_mlflow_hears_of_what_was_committed_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, note = Store(str(tmp_path)), tmp_path / "note.txt"
+    store.write_json(INPUT, 0)
+    note.write_text("kept", "utf-8")
+    heard: list[tuple[str, str]] = []
+
+    def write(_: Store, record: Record) -> Recorded:
+        (copied,) = record.files
+        heard.append((record.tags["certify.ledger"], copied.read_text("utf-8")))
+        return Recorded(None, "nobody listens")
+
+    monkeypatch.setattr(resources, "write_record", write)
+    told = {"data_root": DataRoot(root=store.root), "mlflow": MlflowTracker()}
+    monkeypatch.setattr(running, "resources", lambda _: told)
+    result, attempts = _trial(store, 1, files={note: "notes"})
+    assert result.success and len(attempts) == 2 and len(heard) == 1
+    head, text = heard[0]
+    assert store.now().holds(**parse_head(head)) and text == "kept"
 
 
 def test_a_step_whose_commit_was_lost_is_repeated_and_stores_once(

@@ -9,6 +9,7 @@ import requests
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.deployment import Deployment, load_deployment
 from certify_assets.operations.rollout import deploy, model_name
+from certify_assets.storage.events import head_text
 from certify_assets.storage.store import Store
 from certify_assets.storage.tracking import mlflow_client
 from certify_assets_tests.builders import judged
@@ -49,3 +50,4 @@ def test_deployments_hold(operated: Store, tmp_path: Path, monkeypatch: pytest.M
         versions = client.search_model_versions(f"name = '{model_name('c')}'")
         deployed = Counter(item.tags["certify.deployment"] for item in versions)
         assert deployed[str(last.number)] == 1 and max(deployed.values()) == 1
+        assert {item.tags["certify.ledger"] for item in versions} == {head_text(last.ledger)}

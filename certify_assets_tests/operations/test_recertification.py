@@ -97,6 +97,22 @@ def test_it_certifies_on_cal_and_the_audit_sample_and_says_what_it_is_made_of(st
     assert "94 %" in document.joint and "90 %" in document.joint
 
 
+def test_a_label_that_comes_while_delta_is_claimed_is_not_named(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, real = labels_head(Corpus(store, "one")), recertification.claim
+
+    def late(*about: Any) -> Any:
+        label = Label("elsewhere", 1, "ann", "page", "late")
+        append_label(Corpus(Store(store.root), "one"), label)
+        return real(*about)
+
+    monkeypatch.setattr(recertification, "claim", late)
+    document, _ = recertify(judge_of(store))
+    assert document is not None and labels_head(Corpus(store, "one")) != read
+    assert (document.labels.sequence, document.labels.sha256) == read
+
+
 def configure(store: Store, **about: Any) -> None:
     """Change the configuration of the corpus."""
     path = "corpora/one/corpus.json"

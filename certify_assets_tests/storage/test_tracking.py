@@ -56,7 +56,7 @@ def store(database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> St
 def _record(name: str, **more: Any) -> Record:
     return Record(
         name,
-        tags={"dagster.asset": name},
+        tags={"dagster.asset": name, "certify.ledger": f"c:1:{name}"},
         params={"alpha": 0.1},
         metrics={"coverage": 0.5, "none": None},
         **more,
@@ -91,6 +91,7 @@ def test_runs_of_a_judge_and_version_are_children_of_one_summary(
     summed = runs[parent]
     assert summed.info.run_name == "lexical on c" and summed.info.status == "FINISHED"
     assert summed.data.metrics["auroc"] == 0.8
+    assert summed.data.tags["certify.ledger"] == "c:1:audit"
     assert math.isnan(summed.data.metrics["error"]), "an error that no longer holds is not shown"
     for run in runs.values():
         assert run.data.tags["certify.version"] == __version__

@@ -158,9 +158,11 @@ def decisions(step: AssetStep) -> Made:
     )
 
 
-def _unchanged(metadata: Mapping[str, str]) -> Made:
+def _unchanged(step: AssetStep, metadata: Mapping[str, str]) -> Made:
     # a version of its own, or every run without a result would be news for what depends on it
-    return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion("nothing"))
+    return dg.MaterializeResult(
+        metadata={**metadata, "ledger": step.ledger}, data_version=dg.DataVersion("nothing")
+    )
 
 
 def _sources(corpus: Corpus) -> dict[str, list[tuple[dg.AssetKey, str]]]:
@@ -283,7 +285,7 @@ def operation_monitor(step: AssetStep) -> Made:
     corpus = step.corpus
     document = monitor_deployed(corpus)
     if document is None:
-        return _unchanged({"reason": NOTHING_DEPLOYED})
+        return _unchanged(step, {"reason": NOTHING_DEPLOYED})
     judge = JudgedCorpus(corpus, document.judge)
     return monitor_made(step, judge, document, document.sha256, not_told=notify(corpus))
 
@@ -303,7 +305,7 @@ def recertification(step: AssetStep, config: RecertifyConfig) -> Made:
     corpus = step.corpus
     record, said = recertify_deployed(corpus, deploy=config.deploy)
     if record is None:
-        return _unchanged({"said": said})
+        return _unchanged(step, {"said": said})
     metadata = {
         "said": said,
         "joint": record.joint,
@@ -339,12 +341,17 @@ def automatic_deployment(step: AssetStep) -> Made:
     earlier = len(read_deployments(corpus))
     made = deploy_by_policy(corpus)
     if made is None:
-        return _unchanged({"reason": NOTHING_DEPLOYED})
+        return _unchanged(step, {"reason": NOTHING_DEPLOYED})
     if len(read_deployments(corpus)) > earlier:
         stored = stored_version(step.store, DEPLOYMENT, corpus.name)
         tags = {VERSION: stored.value} if stored else {}
         step.context.log_event(
-            dg.AssetMaterialization(DEPLOYMENT, partition=step.context.partition_key, tags=tags)
+            dg.AssetMaterialization(
+                DEPLOYMENT,
+                partition=step.context.partition_key,
+                tags=tags,
+                metadata={"ledger": step.ledger},
+            )
         )
     metadata = {
         "reason": made.reason or f"deployment {made.deployed} decides under them.",
