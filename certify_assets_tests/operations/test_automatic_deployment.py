@@ -14,7 +14,12 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.automatic import deploy_by_policy, last_automatic
 from certify_assets.operations.certifier import certify_judge
-from certify_assets.operations.deployment import Deployment, load_deployment, read_deployments
+from certify_assets.operations.deployment import (
+    Deployed,
+    Deployment,
+    load_deployment,
+    read_deployments,
+)
 from certify_assets.operations.monitoring import monitor_judge
 from certify_assets.operations.notifications import gather_events
 from certify_assets.operations.recertification import recertify
@@ -55,6 +60,20 @@ def ready(recertified: Path, tmp_path: Path) -> Store:
 
 def kinds(root: Store) -> list[str]:
     return [event.kind for event in gather_events(Corpus(root, "c"))]
+
+
+@pytest.mark.slow
+def test_the_policy_takes_no_side_away(ready: Store) -> None:
+    corpus = set_policy(ready, "always")
+    now = load_deployment(corpus)
+    assert now is not None
+    known = {name: getattr(now, name) for name in Deployed.model_fields}
+    # a budget that nothing meets
+    both = Deployed(**{**known, "number": 2, "alpha": {**now.alpha, "release": 0.001}})
+    ready.append("c", both)
+    made = deploy_by_policy(Corpus(ready, "c"))
+    assert made is not None and not made.deployed
+    assert "the release side decides now" in made.reason and "by hand" in made.reason
 
 
 @pytest.mark.slow
