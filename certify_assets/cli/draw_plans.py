@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from certify_assets.certificates.attempt_planning import designs, fewest_that_pay, plan_attempts
+from certify_assets.certificates.diagnosis import FEW_TASKS
 from certify_assets.certificates.procedures import CONFIDENT, PROMISED, find_procedure
 from certify_assets.certificates.row_planning import MISSED, RowModel, RowPlan
 from certify_assets.certificates.settings import Settings
@@ -65,7 +66,9 @@ class DrawPlans:
             [
                 f"{row['attempts']}",
                 f"{row['labels']:,.0f}",
-                f"{percent(row['predicted_coverage'])} ± {100 * row['uncertainty']:.0f}",
+                f"{percent(row['predicted_coverage'])} ± {100 * row['uncertainty']:.0f}"
+                if row["chance"]
+                else "nothing",
                 percent(row["chance"]),
                 row["promise"],
             ]
@@ -79,6 +82,8 @@ class DrawPlans:
                 f"{self.pays} labelled {runs} the fewest that decide four fifths of what any of "
                 "these draws does."
             )
+        if self.one.tasks < FEW_TASKS and self.more:
+            found.append(f"The confidence is not validated for fewer than {FEW_TASKS} tasks.")
         if self.whole.coverage > self.one.coverage + _WORTH_SAYING:
             found.append(
                 f"With --set planned_share=1 one run a task is expected to decide "

@@ -156,13 +156,18 @@ def _plan_rows(
         enough = f"With {needed:,} tasks the chance is 80 %."
     else:
         enough = "1,500 tasks give no chance of 80 %; a better judge or a larger α would."
+    runs = f"One labelled run of each of {one.tasks:,} tasks"
+    expected = [f"{runs} can certify nothing at α = {asked.alpha:g}."]
+    if one.chance:
+        expected = [
+            f"{runs} is expected to decide {percent(one.coverage)} of the runs, and certifies "
+            f"something with a chance of {percent(one.chance)}.",
+            f"Expect to read {one.labels:.0f} label{'s' * (round(one.labels) != 1)} in the order "
+            "of the score.",
+        ]
     answer(
         document,
-        f"One labelled run of each of {one.tasks:,} tasks is expected to decide "
-        f"{percent(one.coverage)} of the runs, and certifies something with a chance of "
-        f"{percent(one.chance)}.",
-        f"Expect to read {one.labels:.0f} label{'s' * (round(one.labels) != 1)} in the order of the "
-        "score.",
+        *expected,
         enough,
         *found.blocks,
         *(gate.sentence() for gate in gates),

@@ -443,6 +443,11 @@ def test_a_draw_is_planned_from_unlabelled_scores(call: Call, tables: Path) -> N
     easy = "plan s.csv --success-rate .1 --auroc .9 --alpha .2"
     assert "With --set planned_share=1 one run a task" in " ".join(call(easy).out.split())
     assert "planned_share" not in call(f"{easy} --set planned_share=1").out
+    few = pd.read_csv("s.csv", dtype=object)
+    few[few["task_id"].isin(sorted(set(few["task_id"]))[:12])].to_csv("few.csv", index=False)
+    said = " ".join(call(easy.replace("s.csv", "few.csv")).out.split())
+    assert "each of 12 tasks can certify nothing at α = 0.2." in said
+    assert "not validated for fewer than 20 tasks" in said and "1 label" not in said.split("│")[0]
     labelled = call("plan full.csv --procedure average --alpha .2 --json")
     assert labelled.code == 0 and labelled.json["predicted_coverage"] > 0.3
     refused = call(asked)
