@@ -357,6 +357,11 @@ def certify(
         )
     else:
         scores = _higher(scores, reading)
+    if not isinstance(keywords.get("sample"), Mapping | None):
+        raise InputError(
+            "sample is what a certificate says of its draw, and no file. Runs of a draw are "
+            "certified by `certify certificate SCORES --sample FILE`."
+        )
     evidence = _Evidence(scores, outcomes, tasks, reading, keywords.get("pool"), read_as)
     keywords["provenance"] = read.provenance() | (keywords.get("provenance") or {})
     if side != "both":

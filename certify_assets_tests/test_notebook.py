@@ -118,6 +118,7 @@ def test_columns_are_read_as_those_of_score_tables(runs: pd.DataFrame, plain: Ce
         assert words in message and "--" not in message
     for table, more, words in (
         (odd, {"columns": columns}, r"'good' is not an outcome.* success=VALUE"),
+        (runs, {"sample": "draw.csv"}, "certify certificate SCORES --sample FILE"),
         (runs.drop(columns="outcome"), {}, r"no outcome column.*columns=\{'outcome': NAME\}"),
         (pd.concat([runs, runs[["score"]]], axis=1), {}, "two columns called 'score'"),
     ):
@@ -210,6 +211,9 @@ def test_an_account_says_why_and_what_would_widen(runs: pd.DataFrame) -> None:
     assert "none of the 160 thresholds tried passes" in few.explain()
     for account in (said, few.explain()):
         assert re.search(r"about \d+ more tasks?|a judge that ranks better", account, re.IGNORECASE)
+    release = certify(runs.assign(score=-runs["score"]), alpha=0.05, side="release").explain()
+    assert "More tasks will not help" in release
+    assert "What would widen it: a judge that ranks better" in release
 
 
 def test_a_chart_is_drawn_on_axes_of_the_user(runs: pd.DataFrame) -> None:

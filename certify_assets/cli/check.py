@@ -298,6 +298,7 @@ def decide(
     choose from a document of more. A row in both regions, an unscored row and every row where
     nothing was certified go to review (exit 3 when nothing was certified at all).
     """
+    from certify_assets.certificates.inputs import known_tasks, task_codes
     from certify_assets.certificates.scale import share_doubt
     from certify_assets.tables.decisions import decide_table
 
@@ -319,6 +320,9 @@ def decide(
     for item in certificates:
         if doubt := share_doubt(item, table.scores, table.tasks):
             say(f"warning: {doubt}")
+    known = known_tasks(certificates[0].inputs, task_codes(table.tasks)[0])
+    if known.number:
+        say(f"warning: {known.sentence.replace('give new tasks', 'its promise is on new tasks')}")
     counts, hashes = result.rows.counts, [item.sha256 for item in certificates]
     reasons = dict(sorted(Counter(result.rows.reasons.tolist()).items()))
     document = {

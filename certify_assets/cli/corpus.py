@@ -342,4 +342,4 @@ def show(name: str, page: Path | None, store: Store) -> None:
     document = {**report.to_dict(), "page": None if page is None else str(page)}
     verdict = standing(report)
     said = (f"{verdict.heading}.", *verdict.sentences, *([f"Page: {page}"] if page else []))
-    answer(document, *section_blocks(corpus_sections(report)), *said)
+    answer(document, f"Corpus {name}", *section_blocks(corpus_sections(report)), *said)

@@ -165,10 +165,17 @@ def calibration(
     without any there, the outcomes of the table itself.
     """
     drawn = None if sample is None else DrawnFile.read(sample, reading)
+    if drawn is None and labels is not None and DRAWN_BY in read_table(labels, {DRAWN_BY}).columns:
+        raise InputError(
+            f"{labels} is the file of a draw, of which perhaps only the narrowest runs have a "
+            "label. Give it with --sample, so that the others count too."
+        )
     given = labels or (sample if sample is not None and _has_labels(sample, reading) else None)
     whole = read_scores(scores, reading, outcomes=given is None)
     table = whole.choose_split("cal")
     if given is None and drawn is None:
+        if table.outcomes is None:
+            say("Without any labels: certify sample draws the runs to label.")
         return Calibration(whole, labelled(table))
     return _joined(whole, table, None if given is None else _read_labels(given, reading), drawn)
 
@@ -191,6 +198,11 @@ def calibration_of(
         raise ForgedCertificateError(
             f"inputs.sample.sha256 is {draw.sha256!r} in the document, and another one is that of "
             f"{table.path}; give the table that was drawn from."
+        )
+    if found is None and rows.outcomes is None:
+        raise InputError(
+            f"The certificate is on drawn runs, and {table.path} has no outcomes. Give the file "
+            "of the draw with its labels (--labels FILE)."
         )
     return Calibration(table, _labels_of_draw(rows, found, table), draw.inputs)
 

@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from certify_assets.cli.options import OPEN_SHARE, PATH, SHARE, SIDE, setting_option, settings_help
-from certify_assets.cli.output import NOTHING, answer, answers
+from certify_assets.cli.output import NOTHING, answer, answers, say
 from certify_assets.cli.reading import labelled, read_scores, reading_options
 from certify_assets.tables.settings import ReadingOptions
 from certify_assets.words import percent
@@ -161,7 +161,8 @@ def _plan_rows(
         f"One labelled run of each of {one.tasks:,} tasks is expected to decide "
         f"{percent(one.coverage)} of the runs, and certifies something with a chance of "
         f"{percent(one.chance)}.",
-        f"Expect to read {one.labels:.0f} labels in the order of the score.",
+        f"Expect to read {one.labels:.0f} label{'s' * (round(one.labels) != 1)} in the order of the "
+        "score.",
         enough,
         *found.blocks,
         *(gate.sentence() for gate in gates),
@@ -177,7 +178,10 @@ def _facts(
     from certify_assets.certificates import CorpusFacts, corpus_facts, observe
 
     if scores is not None:
-        table = labelled(read_scores(scores, reading).choose_split("cal"))
+        table = read_scores(scores, reading).choose_split("cal")
+        if table.outcomes is None:
+            say("Without any labels: guess --success-rate and --auroc.")
+        table = labelled(table)
         return corpus_facts(
             observe(table.scores, table.labels, table.tasks),
             sizes=attempts and (attempts,),

@@ -15,9 +15,10 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.words import percent
+from certify_assets.words import WORDS, percent
 
 if TYPE_CHECKING:
+    from certify_assets.operations.deployment import Deployed
     from certify_assets.operations.recertification_record import RecertificationRecord
     from certify_assets.operations.spending import Schedule
 
@@ -99,7 +100,7 @@ def recertify(
     the deployment is refused.
     """
     from certify_assets.cli.launching import report_stored
-    from certify_assets.operations.deployment import certified_judge
+    from certify_assets.operations.deployment import certified_judge, load_deployment
     from certify_assets.operations.notifications import notify
     from certify_assets.operations.recertification import recertify as make
     from certify_assets.operations.rollout import RELABELLING_ACCEPTED, promote
@@ -121,12 +122,14 @@ def recertify(
         look = "A look at what would come of it is a recertification: run it without --dry-run."
         answer(preview, *figures(title, preview, most=_SHOWN), look)
     record, said = make(judged, schedule=declared, reason=reason, least_new_tasks=at_least)
-    deployed = None
+    deployed, lost = None, []
     if record is not None:
         report_stored(corpus, "ops recertify", "operations/recertification")
         if deploys:
             accepted = [RELABELLING_ACCEPTED] if accept_relabelled else []
-            deployed = promote(corpus, record, accepted=accepted).number
+            before = load_deployment(corpus)
+            after = promote(corpus, record, accepted=accepted)
+            deployed, lost = after.number, lost_sides(before, after)
             report_stored(corpus, "ops recertify --deploy", "operations/deployment")
     for sentence in notify(corpus):
         say(sentence)
@@ -136,6 +139,7 @@ def recertify(
         said,
         *(_blocks(record) if record else ()),
         *([] if deployed is None else [f"deployment {deployed} decides now."]),
+        *lost,
         code=0 if record and any(side.certified for side in record.sides) else NOTHING,
     )
 
@@ -189,17 +193,34 @@ def _blocks(record: RecertificationRecord) -> list[Any]:
             "coverage": side.coverage if side.certified else "nothing",
             "threshold": side.threshold,
             "error of the audit sample": _held_out(side.audit_sample),
-            "error were all open runs wrong": side.worst_error,
+            "error if open runs are wrong": _share(side.worst_error),
         }
         for side in record.sides
     ]
-    own = ", ".join(f"{number} tasks of {name}" for name, number in record.tasks.items())
+    own = ", ".join(f"{number} tasks of {name}" for name, number in sorted(record.tasks.items()))
     own += f", {record.labelled} labelled runs of them"
     return [
         table(f"Recertification {record.number}: {own}; δ {record.delta:g}", sides),
         *(f"  {finding['code']}: {finding['message']}" for finding in record.findings),
         record.joint,
     ]
+
+
+def lost_sides(before: Deployed | None, after: Deployed) -> list[str]:
+    """Say which sides the judge decided until now, and decides no longer."""
+    if before is None or before.judge != after.judge:
+        return []
+    return [
+        f"{WORDS[side]} is not decided any longer: at {percent(alpha)} the recertification "
+        f"certifies nothing on this side. `certify ops rollback {after.corpus} {before.number}` "
+        "returns to the deployment before."
+        for side, alpha in before.alpha.items()
+        if side not in after.alpha
+    ]
+
+
+def _share(value: float | None) -> str | None:
+    return None if value is None else percent(value)
 
 
 def _held_out(audit: Mapping[str, Any] | None) -> str | None:

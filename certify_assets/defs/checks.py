@@ -81,9 +81,15 @@ def _step(questions: Sequence[AssetQuestion]) -> dg.AssetChecksDefinition:
     ) -> Iterator[dg.AssetCheckResult]:
         store = data_root.view()
         about: Any = Corpus(store, context.partition_key) if first.partitioned else store
+        failed: list[Exception] = []
         for asked, question in known.items():
             if asked in context.selected_asset_check_keys:
-                verdict = question.ask(about)
+                try:
+                    verdict = question.ask(about)
+                except Exception as error:
+                    # the questions after it are asked all the same
+                    failed.append(error)
+                    continue
                 yield dg.AssetCheckResult(
                     asset_key=asked.asset_key,
                     check_name=asked.name,
@@ -94,6 +100,8 @@ def _step(questions: Sequence[AssetQuestion]) -> dg.AssetChecksDefinition:
                     description=as_sentence(verdict.sentence),
                     metadata=verdict.metadata,
                 )
+        if failed:
+            raise failed[0]
 
     return made
 

@@ -104,6 +104,7 @@ def _decided(
         if hashes and set(hashes) <= set(now.certificates):
             return made.model_copy(update={"deployed": now.number})
         _require_new(corpus, now, made)
+        _require_sides(now, found)
         _require_issued_since(now, found)
         _require_guards(corpus, now, found)
         deployed = deploy(
@@ -137,6 +138,16 @@ def _require_new(corpus: Corpus, now: DeploymentRecord, made: AutomaticDeploymen
         raise GateClosedError(
             "new certificates wait: auto_deploy of the corpus is never; `certify ops deploy`, or "
             "`certify ops recertify --deploy`, lets them decide."
+        )
+
+
+def _require_sides(now: DeploymentRecord, found: _Candidate) -> None:
+    """Refuse certificates of fewer sides than decide: which ones decide is a user's choice."""
+    lost = now.alpha.keys() - {item.side for item in found.certificates}
+    if lost:
+        raise GateClosedError(
+            f"the {' and '.join(sorted(lost))} side decides now, and the newest certificates "
+            f"certify nothing there; deploy by hand to let its runs go to reviewers."
         )
 
 

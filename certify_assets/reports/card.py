@@ -104,7 +104,9 @@ def account(sides: Sides, explained: Sequence[Explained], read_as: Sequence[str]
     parts = [sides.sentence]
     for item in explained:
         certificate, area = item.certificate, rate(item.diagnosis.auroc, 2)
-        wider = f"more tasks, a judge that ranks better (its AUROC is {area}), or a larger budget"
+        wider = f"a judge that ranks better (its AUROC is {area}), or a larger budget"
+        if item.diagnosis.stopped_by != "judge":
+            wider = f"more tasks, {wider}"
         found = "".join(f"\n    - {one['code']}: {one['message']}" for one in certificate.findings)
         parts += [
             f"{WORDS[certificate.side].capitalize()} (side {certificate.side})",

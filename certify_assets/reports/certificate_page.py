@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -192,8 +191,7 @@ def _banner(source: PageSource, reasons: _Reasons) -> Banner:
         ("date", source.date or "not given", "" if source.date else "--date sets it"),
     ]
     # both sides of one run are counted as the review that they lead to
-    found = Counter(source.decisions)
-    counts = {side: f"{counted(found[side], 'run')} {word}" for side, word in WORDS.items()}
+    counts = {side: f"{counted(source.counts[side], 'run')} {word}" for side, word in WORDS.items()}
     return Banner(state, heading, [sentence], facts, source.both.shares, counts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -115,9 +116,17 @@ class PageSource:
     @cached_property
     def decisions(self) -> list[str]:
         """Reject, release or human for each of their labelled runs; overlaps go to review."""
+        return self._decided(self.cal)
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """How many runs get each decision: of drawn ones also those that needed no label."""
+        return Counter(self._decided(self.issued_on))
+
+    def _decided(self, rows: pd.DataFrame) -> list[str]:
         from certify_assets.certificates import decide
 
-        return [str(one) for one in decide(self.sides, self.cal["score"].to_numpy()).decisions]
+        return [str(one) for one in decide(self.sides, rows["score"].to_numpy()).decisions]
 
     @cached_property
     def agents(self) -> Sequence[AgentError]:

@@ -16,7 +16,7 @@ from certify_assets.judges.specs import judges
 from certify_assets.operations.audit import load_audits
 from certify_assets.operations.certifier import deciding_sides, load_certificates
 from certify_assets.operations.comparison import comparison_key
-from certify_assets.operations.deployment import Deployment
+from certify_assets.operations.deployment import Deployment, DeploymentRecord
 from certify_assets.operations.history import history_key
 from certify_assets.operations.ledger import ledger_entries
 from certify_assets.operations.monitor_record import read_alarms
@@ -163,7 +163,7 @@ def corpus_entry(corpus: Corpus) -> CorpusEntry:
         entry,
         alarms=_alarms(corpus),
         pages=_present(corpus.store, pages),
-        judges=_judges(corpus, "" if record is None else record.judge),
+        judges=_judges(corpus, record),
     )
 
 
@@ -179,7 +179,15 @@ def _alarms(corpus: Corpus) -> tuple[str, ...]:
     )
 
 
-def _judges(corpus: Corpus, deployed: str) -> tuple[IndexEntry, ...]:
+def _judges(corpus: Corpus, deployed: DeploymentRecord | None) -> tuple[IndexEntry, ...]:
+    def entry(judge: JudgedCorpus) -> IndexEntry:
+        made = replace(_entry(judge), audited=read.get(judge.name, ""))
+        if deployed is None or deployed.judge != judge.name:
+            return made
+        number = deployed.recertification
+        said = f"Certified on CAL; recertification {number} decides." if number else ""
+        return replace(made, is_deployed=True, note=made.note or said)
+
     try:
         # the last result of each judge
         read = {e.judge: e.time[:10] for e in ledger_entries(corpus) if e.kind == "result"}
@@ -187,7 +195,7 @@ def _judges(corpus: Corpus, deployed: str) -> tuple[IndexEntry, ...]:
         # the audits themselves are refused for it, which their entries say
         read = {}
     return tuple(
-        replace(_entry(judge), is_deployed=name == deployed, audited=read.get(name, ""))
+        entry(judge)
         for name in judges(corpus.store.root)
         if (judge := JudgedCorpus(corpus, name)).store.exists(judge.key("page.html"))
     )

@@ -180,6 +180,7 @@ def test_a_corpus_is_shown_as_tables_and_as_its_page(
     answer = call(f"corpus show c --page {page}")
     assert answer.code == 0
     for words in (
+        "Corpus c",
         "Profile",
         "shell",
         "Splits",

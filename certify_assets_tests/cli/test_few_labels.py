@@ -1,5 +1,6 @@
 """``certify sample``, and certificates on drawn runs and on labels of their own file."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,6 +99,32 @@ def test_labels_may_be_written_into_the_draw_or_stand_in_the_table(
     assert of_draw == of_table and of_draw["certified"]
     again = call("sample full.csv --count 70 --out draw.csv")
     assert again.code == 2 and "draw.csv has labels already" in again.err
+
+
+def test_a_new_user_is_told_the_next_step(call: Call, tables: Path) -> None:
+    bare = call("certificate s.csv")
+    assert bare.code == 2 and "certify sample draws the runs to label" in bare.err
+    assert "guess --success-rate and --auroc" in call("plan s.csv").err
+    call("sample s.csv --count 80 --side reject --alpha .2 --out draw.csv")
+    frame = pd.read_csv("draw.csv", dtype=object).drop(columns="outcome")
+    outcomes = pd.read_csv("full.csv", dtype=object)[["trajectory_id", "outcome"]]
+    frame = frame.merge(outcomes, on="trajectory_id")
+    frame.loc[frame["batch"].astype(int) > 12, "outcome"] = None
+    frame.to_csv("draw.csv", index=False)
+    swapped = call("certificate s.csv --labels draw.csv --side reject --alpha .2")
+    assert swapped.code == 2 and "Give it with --sample" in swapped.err
+    assert call(f"{ASKED} --out c.json").code == 0
+    for command in ("verify c.json s.csv", "report c.json s.csv --out c.html"):
+        refused = call(command)
+        assert refused.code == 2 and "with its labels (--labels FILE)" in refused.err
+    assert call("report c.json s.csv --labels draw.csv --out c.html").code == 0
+    found = re.findall(r"<small>(\d+) runs? (\S+)</small>", Path("c.html").read_text("utf-8"))
+    assert sum(int(number) for number, _ in found) == 80, "with those that needed no label"
+    known = "80 of 80 tasks are those the certificate was issued on; its promise is on new tasks"
+    assert known in " ".join(call("decide c.json s.csv").err.split())
+    others = pd.read_csv("s.csv")
+    others.assign(task_id="other " + others["task_id"]).to_csv("new.csv", index=False)
+    assert "issued on" not in call("decide c.json new.csv").err
 
 
 def test_an_unclear_label_counts_as_wrong(call: Call, tables: Path) -> None:

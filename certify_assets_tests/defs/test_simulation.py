@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from certify_assets.defs.checks import asked_together
 from certify_assets.defs.research.assets import simulation_study
 from certify_assets.defs.research.checks import matches_the_paper, validity_within_delta
 from certify_assets.research import simulation_study as study
@@ -22,7 +23,7 @@ def test_document_metadata_and_checks(tmp_path: Path, monkeypatch: pytest.Monkey
     ]
     monkeypatch.setattr(study, "kept_designs", lambda: designs)
     result = materialize(
-        [simulation_study, validity_within_delta, matches_the_paper],
+        [simulation_study, *asked_together([validity_within_delta, matches_the_paper])],
         tmp_path,
         None,
         ops={"research__simulation": {"trials": 4}},

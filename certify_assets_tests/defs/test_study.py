@@ -5,15 +5,19 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from certify_assets.defs.checks import asked_together, check
+from certify_assets.defs.names import key
 from certify_assets.defs.research.assets import certifiability_model
 from certify_assets.defs.research.checks import certifiability_model_honest
+from certify_assets.operations.checks import Verdict
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import score_as_base
 from certify_assets_tests.defs.running import materialize
 
 
 def run(root: Store | Path) -> dg.ExecuteInProcessResult:
-    return materialize([certifiability_model, certifiability_model_honest], root, None)
+    checks = asked_together([certifiability_model_honest])
+    return materialize([certifiability_model, *checks], root, None)
 
 
 def check_of(result: dg.ExecuteInProcessResult) -> tuple[bool, str]:
@@ -53,3 +57,21 @@ def test_three_corpora_are_fitted_with_a_warning(corpora: Store) -> None:
     before = corpora.sha256("study/certifiability.json")
     assert run(corpora).success
     assert corpora.sha256("study/certifiability.json") == before
+
+
+def test_a_check_that_fails_leaves_the_others_of_its_step_their_answer(tmp_path: Path) -> None:
+    @check("corpora/comparison", partitioned=False)
+    def broken(_: Store) -> Verdict:
+        raise ValueError("no answer")
+
+    @check("corpora/comparison", partitioned=False)
+    def holds(_: Store) -> Verdict:
+        return Verdict.of(True, "it holds.")
+
+    @dg.asset(key=key("corpora/comparison"))
+    def checked() -> None: ...
+
+    checks = asked_together([broken, holds])
+    result = materialize([checked, *checks], tmp_path, None, raise_on_error=False)
+    assert not result.success
+    assert [found.check_name for found in result.get_asset_check_evaluations()] == ["holds"]

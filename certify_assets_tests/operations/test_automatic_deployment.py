@@ -14,11 +14,17 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.automatic import deploy_by_policy, last_automatic
 from certify_assets.operations.certifier import certify_judge
-from certify_assets.operations.deployment import Deployment, load_deployment, read_deployments
+from certify_assets.operations.deployment import (
+    Deployed,
+    Deployment,
+    load_deployment,
+    read_deployments,
+)
 from certify_assets.operations.monitoring import monitor_judge
 from certify_assets.operations.notifications import gather_events
 from certify_assets.operations.recertification import recertify
 from certify_assets.operations.rollout import redeploy
+from certify_assets.reports.index_page import corpus_entry
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs
 from certify_assets_tests.operations.test_recertified_deployment import (
@@ -58,6 +64,20 @@ def kinds(root: Store) -> list[str]:
 
 
 @pytest.mark.slow
+def test_the_policy_takes_no_side_away(ready: Store) -> None:
+    corpus = set_policy(ready, "always")
+    now = load_deployment(corpus)
+    assert now is not None
+    known = {name: getattr(now, name) for name in Deployed.model_fields}
+    # a budget that nothing meets
+    both = Deployed(**{**known, "number": 2, "alpha": {**now.alpha, "release": 0.001}})
+    ready.append("c", both)
+    made = deploy_by_policy(Corpus(ready, "c"))
+    assert made is not None and not made.deployed
+    assert "the release side decides now" in made.reason and "by hand" in made.reason
+
+
+@pytest.mark.slow
 def test_the_policy_lets_new_certificates_decide_and_a_rollback_stays(ready: Store) -> None:
     made = deploy_by_policy(set_policy(ready, "never"))
     assert made is not None and made.deployed == 0 and "auto_deploy of the corpus is" in made.reason
@@ -67,6 +87,10 @@ def test_the_policy_lets_new_certificates_decide_and_a_rollback_stays(ready: Sto
     now = load_deployment(Corpus(ready, "c"))
     assert now is not None and now.policy == "always" and now.recertification == 1
     assert Deployment.of(Corpus(ready, "c")).refusal is None and kinds(ready) == ["deployment"]
+    # the row of the judge has its certificates on CAL, which do not decide
+    ready.write_bytes("judges/lexical/c/page.html", b"<p>")
+    (entry,) = corpus_entry(Corpus(ready, "c")).judges
+    assert entry.is_deployed and entry.note == "Certified on CAL; recertification 1 decides."
     # the same again deploys nothing more
     again = deploy_by_policy(Corpus(ready, "c"))
     assert again is not None and again.deployed == 2
