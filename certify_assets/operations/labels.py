@@ -296,8 +296,11 @@ def reviewed_key(corpus: str) -> str:
 
 def write_label_table(corpus: Corpus) -> LabelTable:
     """Store the table of resolved labels; as `label_table`."""
-    table = label_table(corpus)
-    corpus.store.write_table(reviewed_key(corpus.name), table.frame)
+    with corpus.writing():
+        # one of fewer labels must not follow one of more
+        corpus.store.current(reviewed_key(corpus.name))
+        table = label_table(corpus)
+        corpus.store.write_table(reviewed_key(corpus.name), table.frame)
     return table
 
 

@@ -46,7 +46,8 @@ def in_operation(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> P
         deploy(judged(store), sampling=SamplingPlan(0.5, 0.2, 5), track=False)
         receive(Corpus(store, "c"), [str(deliver(away / "first.jsonl", tasks=40))])
         decide_ready(Corpus(store, "c"))
-        deploy(judged(store), sampling=SamplingPlan(0.5, 0.2, 6), track=False)
+        # of the same seed, so that what was drawn before counts
+        deploy(judged(store), sampling=SamplingPlan(0.5, 0.3, 5), track=False)
         rows = load_decisions(Corpus(store, "c"))
         asked = rows.loc[rows["asked"] == "audit_sample", "trajectory_id"].tolist()
         append_labels(Corpus(store, "c"), [Label(run, 0, "ann", "file", run) for run in asked])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError
+from certify_assets.errors import ChangedInputError, InputError
 from certify_assets.operations.labels import (
     Label,
     append_label,
@@ -13,6 +13,8 @@ from certify_assets.operations.labels import (
     labels_head,
     read_labels,
     resolve_labels,
+    reviewed_key,
+    write_label_table,
 )
 from certify_assets.storage.store import Store
 
@@ -77,3 +79,11 @@ def test_the_last_word_of_every_reviewer_counts_and_a_tie_is_none() -> None:
         and third.disputed
         and third.votes == (("ann", 1), ("bob", 0), ("cyd", 0))
     )
+
+
+def test_a_table_of_labels_does_not_replace_one_that_came_meanwhile(store: Store) -> None:
+    corpus = Corpus(store, "one")
+    with pytest.raises(ChangedInputError), corpus.writing():
+        write_label_table(corpus)
+        store.write_bytes(reviewed_key("one"), b"of more labels")
+    assert store.read_bytes(reviewed_key("one")) == b"of more labels"
