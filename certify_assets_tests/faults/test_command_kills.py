@@ -51,6 +51,8 @@ _COMMANDS = {
     "labels": ("in_operation", "review import c $AWAY/labels.csv --reviewer bob"),
     "remove": ("_operated", "corpus rm c --yes"),
     "blank": ("in_operation", "ledger blank c --reviewer ann"),
+    "gc": ("in_operation", "gc --older 0 --discard tidy --discard-older 0"),
+    "rebuild": ("in_operation", "ledger rebuild"),
 }
 #: what depends on the inputs alone, not on places and times
 _SAME = (".parquet", ".safetensors", "certificates.json", "manifest.json")
@@ -94,6 +96,7 @@ def _work(world: Path, words: str, doom: int) -> None:
     pointed(Objects, "put")
     pointed(Objects, "put_stream")
     pointed(Folder, "write")
+    pointed(Folder, "delete")
     pointed(storage, "append")
     Database.writing = writing  # type: ignore[method-assign]
     place = environment(world / "root")
@@ -119,7 +122,7 @@ def _call(world: Path, words: str, doom: int = 0) -> int:
 @pytest.fixture(scope="module", autouse=True)
 def _imported() -> None:
     """Import before the forks what the commands import when they are called."""
-    for module in ("corpus", "judge", "ledger", "ops", "review"):
+    for module in ("corpus", "judge", "ledger", "ops", "review", "upkeep"):
         importlib.import_module(f"certify_assets.cli.{module}")
     importlib.import_module("certify_assets.defs.execution")
 
