@@ -173,24 +173,26 @@ def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back
     }  # type: ignore[union-attr]
     client = MlflowClient(tracking_uri=tracking_uri(store))
     run = client.get_run(str(observed(instance, "judges/grpo/model")["mlflow_run_id"].value))
-    walked, walked_runs = [], []
-    while True:
+    walked = [run.data.tags["dagster.asset"]]
+
+    def tagged(name: str, value: str) -> list[Any]:
+        found = client.search_runs([run.info.experiment_id], f"tags.`{name}` = '{value}'")
+        return list(found)
+
+    while start := run.data.tags.get("certify.start_sha256"):
+        # and back, from an adapter to what was trained on from it
+        assert run.info.run_id in {
+            item.info.run_id for item in tagged("certify.start_sha256", start)
+        }
+        # of GRPO that did not improve on its start, the adapter is that of the start
+        others = tagged("adapter_sha256", start)
+        (run,) = [item for item in others if item.info.run_id != run.info.run_id]
         walked.append(run.data.tags["dagster.asset"])
-        walked_runs.append(run.info.run_id)
-        before = run.data.tags.get("certify.start_run")
-        if before is None:
-            break
-        back = client.search_runs(
-            [run.info.experiment_id], f"tags.`certify.start_run` = '{before}'"
-        )
-        assert run.info.run_id in {item.info.run_id for item in back}
-        run = client.get_run(before)
-    assert walked == [
-        "judges/grpo/model",
-        "judges/sft/model",
-        "judges/base/model",
-        "judges/compact_model",
-    ]
+    assert walked == ["judges/grpo/model", "judges/sft/model", "judges/base/model"]
+    compact = str(observed(instance, "judges/compact_model")["mlflow_run_id"].value)
+    model = client.get_run(compact).data.tags
+    for name in ("certify.base_model", "certify.base_revision"):
+        assert run.data.tags[name] == model[name]
     for judge in ("sft", "grpo"):
         found = observed(instance, f"judges/{judge}/model")["mlflow_run_id"]
         run = client.get_run(str(found.value))

@@ -55,7 +55,7 @@ _CALLS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("sizes", "home"), [((900, 3000), "home"), ((3000,), "root/dagster")])
+@pytest.mark.parametrize(("sizes", "home"), [((900, 2000), "home"), ((3000,), "root/dagster")])
 def test_a_run_goes_on_when_there_is_space(
     reference: Path, tmp_path: Path, sizes: tuple[int, ...], home: str
 ) -> None:
