@@ -135,13 +135,14 @@ def audit_of(batch: ProvisionalBatch) -> BatchAudit:
     return found
 
 
-def label_draw(store: Store, batch: str) -> None:
-    """Label what the draw in the folder of a batch wants until it is closed, as the judge expects."""
+def label_draw(store: Store, batch: str, *, close: bool = True) -> None:
+    """Label what the draw of a batch wants, as the judge expects, and close the batch."""
     while (audit := BatchAudit.load(Corpus(store, "c"), batch)) is not None and audit.wanted:
         said = agreeing(audit)
         labels = [Label(name, said[name], "ann", "cli", name) for name in audit.wanted]
         append_labels(Corpus(store, "c"), labels)
-    close_batches(Corpus(store, "c"))
+    if close:
+        close_batches(Corpus(store, "c"))
 
 
 def agreeing(audit: BatchAudit) -> dict[str, int]:

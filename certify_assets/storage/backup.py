@@ -16,7 +16,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from certify_assets.errors import CertifyError, InputError, MissingToolError
-from certify_assets.storage.care import verify
+from certify_assets.storage.care import rebuild, verify
 from certify_assets.storage.database import FILE, ROOT_FILE, uses
 from certify_assets.storage.folder import Folder
 from certify_assets.storage.objects import Objects
@@ -33,7 +33,7 @@ _SAMPLES: Final = "monitoring"
 def back_up(store: Store, target: str) -> int:
     """Copy a data root into a folder; return the number of objects that were copied now.
 
-    A folder that holds an earlier copy gets what is new.
+    A copy of SQLite is verified; a dump of PostgreSQL is verified as it is restored. A folder that holds an earlier copy gets what is new.
     """
     if not store.database.exists():
         raise InputError(f"{store.root} holds nothing to back up; import a corpus first.")
@@ -59,7 +59,13 @@ def back_up(store: Store, target: str) -> int:
         # an earlier copy stays until there is a whole one
         part.replace(copied)
     _copy_placed(store.folder, folder)
-    return sum(Objects(folder).copy_from(store.objects, name) for name in named)
+    count = sum(Objects(folder).copy_from(store.objects, name) for name in named)
+    if store.database.is_sqlite:
+        copy = Store(folder.root)
+        verify(copy)
+        # the copy has no log next to it
+        copy.database.engine.dispose()
+    return count
 
 
 def restore(store: Store, source: str) -> int:
@@ -93,6 +99,7 @@ def restore(store: Store, source: str) -> int:
         whole = ("--no-owner", "--clean", "--if-exists", "--single-transaction")
         _run("pg_restore", *whole, str(folder.path(_DUMP)), address=store.database.engine.url)
     verify(store)
+    rebuild(store)
     publish_all(store)
     store.folder.delete(_RESTORING)
     return copied

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.operations.batches import batch_names
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import load_decisions
 from certify_assets.operations.labels import Label, append_labels
@@ -15,7 +16,7 @@ from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, write_runs
 from certify_assets_tests.conftest import prepared_world
 from certify_assets_tests.faults.small import prepare, run
-from certify_assets_tests.operations_builders import deliver
+from certify_assets_tests.operations_builders import deliver, label_draw
 
 
 @pytest.fixture
@@ -57,3 +58,34 @@ def in_operation(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> P
         write_runs(away / "more.jsonl", tasks=120, attempts=4, seed=9)
 
     return prepared_world(tmp_path_factory, "in-operation", put_to_work)
+
+
+@pytest.fixture(scope="session")
+def waiting(in_operation: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with a batch of an agent that CAL lacks, whose runs wait for a draw."""
+
+    def wait(root: Path) -> None:
+        shutil.copytree(in_operation, root)
+        other = deliver(
+            root.parent / "other.jsonl",
+            tasks=30,
+            seed=3,
+            change=lambda record: record.update(agent="newcomer"),
+        )
+        receive(Corpus(Store(str(root)), "c"), [str(other)])
+        decide_ready(Corpus(Store(str(root)), "c"))
+
+    return prepared_world(tmp_path_factory, "waiting", wait)
+
+
+@pytest.fixture(scope="session")
+def settled(waiting: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, drawn and labelled, so that the next look closes the batch."""
+
+    def settle(root: Path) -> None:
+        shutil.copytree(waiting, root)
+        store = Store(str(root))
+        decide_ready(Corpus(store, "c"), draw=True)
+        label_draw(store, batch_names(Corpus(store, "c"))[-1], close=False)
+
+    return prepared_world(tmp_path_factory, "settled", settle)

@@ -16,8 +16,10 @@ import pytest
 import sqlalchemy as sa
 
 from certify_assets.cli.main import main
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
 from certify_assets.files import sha256_bytes
+from certify_assets.operations.batches import batch_names
 from certify_assets.storage import database
 from certify_assets.storage import store as storage
 from certify_assets.storage.care import rebuild, verify
@@ -47,6 +49,9 @@ _COMMANDS = {
     "deploy": ("_operated", "ops deploy c lexical --draw-seed 5"),
     "rollback": ("in_operation", "ops rollback c"),
     "ingest": ("in_operation", "ops ingest c $AWAY/new.jsonl"),
+    "draw": ("waiting", "ops ingest c --draw"),
+    "undo": ("waiting", "ops ingest c --undo $BATCH"),
+    "close": ("settled", "ops status c"),
     "recertify": ("in_operation", "ops recertify c --at-least 1 --deploy"),
     "labels": ("in_operation", "review import c $AWAY/labels.csv --reviewer bob"),
     "remove": ("_operated", "corpus rm c --yes"),
@@ -200,6 +205,8 @@ def test_a_killed_command_is_called_again(
 ) -> None:
     base, words = request.getfixturevalue(_COMMANDS[name][0]), _COMMANDS[name][1]
     words = words.replace("$AWAY", str(in_operation.parent))
+    if "$BATCH" in words:
+        words = words.replace("$BATCH", batch_names(Corpus(Store(str(base)), "c"))[-1])
     whole = tmp_path / "whole"
     copied(base, whole / "root")
     assert _call(whole, words) == 0

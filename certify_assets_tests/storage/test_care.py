@@ -50,9 +50,9 @@ def test_what_is_named_between_two_looks_stays(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = store.objects.put_json(1)
-    monkeypatch.setattr(cleaning, "_is_ahead", lambda *_: store.point(A, name))
-    assert collect(store, older_days=-1).objects == 0 and store.read_json(A) == 1
-    monkeypatch.undo()
+    with monkeypatch.context() as changed:
+        changed.setattr(cleaning, "_is_ahead", lambda *_: store.point(A, name))
+        assert collect(store, older_days=-1).objects == 0 and store.read_json(A) == 1
     store.objects.put(b"removed by another call meanwhile")
     found = list(store.objects.found())
     collect(store, older_days=-1)
@@ -203,23 +203,30 @@ def test_a_backup_is_mended_by_the_next_and_files_of_others_stop_neither(tmp_pat
     (copy / "objects" / name[:2] / ".certify.killed.part").touch()
     (copy / "certify.db.part").write_bytes(b"half of a copy that was killed" * 100)
     assert back_up(store, str(copy)) == 1
+    with Store(str(copy)).database.writing(["c"]) as connection:
+        connection.execute(tables.tables["uses"].delete())
+    Store(str(copy)).database.engine.dispose()
     other = Store(str(tmp_path / "restored"))
     restore(other, str(copy))
     assert other.read_json(A) == 1 and other.folder.read(sample) == b"score\n"
+    # indexes are those of the events, whatever the copy had
+    assert collect(other, older_days=-1).objects == 0 and other.read_json(A) == 1
 
 
 def test_a_backup_has_all_that_its_database_names(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = store.write_json(A, 1)
+    first, placed = store.write_json(A, 1), backup._copy_placed
 
-    def meanwhile(*_: object) -> None:
+    def meanwhile(source: Folder, target: Folder) -> None:
+        placed(source, target)
         store.write_json(A, 2)
         discard(store, reason="space", older_days=-1)
 
     monkeypatch.setattr(backup, "_copy_placed", meanwhile)
-    back_up(store, str(tmp_path / "copy"))
-    assert Objects(Folder(str(tmp_path / "copy"))).has(first)
+    copy = tmp_path / "copy"
+    back_up(store, str(copy))
+    assert Objects(Folder(str(copy))).has(first) and not list(copy.glob("*-wal"))
 
 
 def test_a_program_that_fails_had_the_address_and_leaves_the_earlier_copy(
