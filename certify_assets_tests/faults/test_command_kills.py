@@ -198,6 +198,7 @@ def table() -> Iterator[list[Tried]]:
 def test_a_killed_command_is_called_again(
     name: str,
     in_operation: Path,
+    settled: Path,  # made before the databases change, as all that it is made of
     request: pytest.FixtureRequest,
     table: list[Tried],
     tmp_path: Path,
@@ -205,10 +206,11 @@ def test_a_killed_command_is_called_again(
 ) -> None:
     base, words = request.getfixturevalue(_COMMANDS[name][0]), _COMMANDS[name][1]
     words = words.replace("$AWAY", str(in_operation.parent))
-    if "$BATCH" in words:
-        words = words.replace("$BATCH", batch_names(Corpus(Store(str(base)), "c"))[-1])
     whole = tmp_path / "whole"
     copied(base, whole / "root")
+    if "$BATCH" in words:
+        stored = Corpus(Store(str(whole / "root")), "c")
+        words = words.replace("$BATCH", batch_names(stored)[-1])
     assert _call(whole, words) == 0
     count = int((whole / "points").read_text("utf-8"))
     draw, faults = random.Random(f"{name} {SEED}"), list[str]()
