@@ -128,7 +128,7 @@ def test_the_next_command_repeats_the_options_and_works(
     assert decided.code == 0
     if options:
         refused = " ".join(call("decide c.json s.csv").err.split())
-        assert "chosen by --alpha and --procedure" in refused
+        assert "Choose one a side by --alpha and --procedure" in refused
 
 
 def test_all_lists_every_procedure_that_the_table_fits(
