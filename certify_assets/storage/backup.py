@@ -33,7 +33,8 @@ _SAMPLES: Final = "monitoring"
 def back_up(store: Store, target: str) -> int:
     """Copy a data root into a folder; return the number of objects that were copied now.
 
-    A copy of SQLite is verified; a dump of PostgreSQL is verified as it is restored. A folder that holds an earlier copy gets what is new.
+    A copy of SQLite is verified; a dump of PostgreSQL is verified as it is restored. A folder that
+    holds an earlier copy gets what is new.
     """
     if not store.database.exists():
         raise InputError(f"{store.root} holds nothing to back up; import a corpus first.")
