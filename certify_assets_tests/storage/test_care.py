@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from certify_assets.errors import CertifyError, InputError, IntegrityError, LedgerError
-from certify_assets.storage import backup, cleaning
+from certify_assets.storage import backup, care, cleaning
 from certify_assets.storage.backup import back_up, restore
 from certify_assets.storage.care import blank, rebuild, verify
 from certify_assets.storage.cleaning import collect, discard
@@ -188,6 +188,27 @@ def test_a_data_root_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="earlier version"):
             use()
     assert not (tmp_path / "certify.db").exists()
+
+
+def test_nobody_writes_while_indexes_are_made_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.write_json(A, 1)
+    inner, waits = care.follow, list[bool]()
+    writer = threading.Thread(target=store.write_json, args=("corpora/d/a.json", 2))
+
+    def follow(*arguments: Any) -> None:
+        writer.start()
+        writer.join(1)
+        waits.append(writer.is_alive())
+        inner(*arguments)
+
+    monkeypatch.setattr(care, "follow", follow)
+    assert rebuild(store) == 1 and waits == [True]
+    writer.join()
+    assert store.corpora() == ["c", "d"]
+    collect(store, older_days=-1)
+    verify(store)
 
 
 def test_a_backup_is_mended_by_the_next_and_files_of_others_stop_neither(tmp_path: Path) -> None:
