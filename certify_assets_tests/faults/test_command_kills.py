@@ -152,6 +152,7 @@ def _imported() -> None:
 
 @pytest.fixture(scope="module")
 def _server() -> Iterator[str]:
+    pytest.importorskip("psycopg2")
     with postgres_server("certify") as databases:
         yield databases["certify"]
 
