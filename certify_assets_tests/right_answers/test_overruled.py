@@ -21,7 +21,8 @@ def test_labels_replaced_by_what_the_judge_says(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     root = ("--root", operated.root)
-    assert call("ops", "deploy", "c", "lexical", "--audit-rate", 0.95, *root).code == 0
+    seeded = ("--audit-rate", 0.95, "--draw-seed", 5)
+    assert call("ops", "deploy", "c", "lexical", *seeded, *root).code == 0
     runs, out = deliver(tmp_path / "new.jsonl", tasks=100), tmp_path / "decisions.csv"
     assert call("ops", "ingest", "c", runs, "--decisions", out, *root).code == 0
     rows = pd.read_csv(out).query("asked == 'audit_sample'")
