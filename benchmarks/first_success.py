@@ -85,7 +85,7 @@ def tables(folder: Path) -> None:
                 for one, value, good in rows
             ]
             text = "\n".join(["Task_ID;Score;Outcome", *lines])
-            (folder / "scores.csv").write_text(text, "cp1252")
+            (folder / "scores.csv").write_text(text, "utf-8")
 
 
 def embedded(name: str) -> Path:

@@ -24,7 +24,6 @@ from certify_assets.tables.settings import (
     COLUMNS,
     IssuedReading,
     ReadingOptions,
-    ScoreReading,
     TableSettings,
     checked_columns,
 )
@@ -324,7 +323,7 @@ def certify(
     named = checked_columns((columns or {}).items())
     reading = ReadingOptions(named, TableSettings.of(given), lower_is_better, score_scale)
     read_as: tuple[str, ...] = ()
-    read = ScoreReading(lower_is_better=lower_is_better)
+    read: Mapping[str, str] = reading.provenance({}, "")
     _refuse_other_order(scores, outcomes, tasks)
     scores = Path(scores) if isinstance(scores, str) else scores
     if isinstance(scores, Path) or _is_frame(scores):
@@ -363,7 +362,7 @@ def certify(
             "certified by `certify certificate SCORES --sample FILE`."
         )
     evidence = _Evidence(scores, outcomes, tasks, reading, keywords.get("pool"), read_as)
-    keywords["provenance"] = read.provenance() | (keywords.get("provenance") or {})
+    keywords["provenance"] = {**read, **(keywords.get("provenance") or {})}
     if side != "both":
         return TableCertificate.of(
             core.certify(scores, outcomes, tasks, side=side, **keywords), evidence

@@ -172,7 +172,7 @@ def certificate(
         agents=table.agents,
         named=table.named,
         alone=table.alone,
-        provenance=table.reading.provenance(),
+        provenance=table.reading,
         sample=rows.sample,
         left_out=table.left_out,
     )

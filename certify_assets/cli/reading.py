@@ -99,7 +99,7 @@ def reading_options(
             "--columns",
             metavar="FIELD=NAME,…",
             callback=lambda _, __, text: parse_columns(text or ""),
-            help="Other names of columns: task=…,score=…,outcome=…,id=…,agent=…,group=…,split=….",
+            help="Other names of columns: task=…,score=…,outcome=…,id=…,agent=…,split=….",
         ),
     ]
     if names:

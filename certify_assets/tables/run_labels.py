@@ -49,7 +49,7 @@ class RunLabels:
             before = rows.setdefault(name, place)
             if before == place:
                 continue
-            first, again = table.rows.name(before), table.rows.name(place)
+            first, again = table.row(before), table.row(place)
             if outcomes[before] == outcomes[place]:
                 raise InputError(
                     f"{path}, {again} repeats {name!r} of {first}. Keep one row for each run."
