@@ -11,7 +11,7 @@ from math import ceil, floor
 from pathlib import Path
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import Trajectory
+from certify_assets.corpora.trajectory import Trajectory
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json
 from certify_assets.operations.agreement import Said, valid_labels

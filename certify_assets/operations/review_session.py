@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import Trajectory, to_frame
+from certify_assets.corpora.schema import to_frame
+from certify_assets.corpora.trajectory import Trajectory
 from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.judges.base import Reason
 from certify_assets.operations.agreement import Agreement
