@@ -399,8 +399,8 @@ def _scaled(
         read.refuse(
             column,
             [place],
-            f": {scores[place]:g} is neither a probability nor a percentage; leave score_scale out, "
-            "or correct the score.",
+            f": {scores[place]:g} is neither a probability nor a percentage; leave score_scale "
+            "out, or correct the score.",
         )
         try:
             read.settle()
