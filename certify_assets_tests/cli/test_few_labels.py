@@ -292,7 +292,7 @@ def test_a_second_promise_is_said_with_the_statement(call: Call, tables: Path) -
 def test_the_next_command_reads_the_table_alike(call: Call, tables: Path) -> None:
     scores = pd.read_csv("s.csv").rename(columns={"score": "risk"})
     scores.assign(risk=-scores["risk"]).to_csv("s.csv", index=False)
-    reading = "--columns score=risk --lower-is-better"
+    reading = "--columns score=risk --set lower_is_better=true"
     drawn = call(f"sample s.csv --count 80 --side reject {reading} --out draw.csv")
     assert reading in " ".join(drawn.out.split())
     assert "risk" not in pd.read_csv("draw.csv") and "score_used" not in pd.read_csv("draw.csv")
