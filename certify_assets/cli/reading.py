@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -150,7 +150,7 @@ def read_scores(path: Path, reading: ReadingOptions, *, outcomes: bool = True) -
     # column options are of every table of a command, so of a further one, such as a pool, they
     # would not settle what it lacks
     with remedies() if path in _arguments() else nullcontext():
-        table = read_score_table(path, reading, fields=fields)
+        table = replace(read_score_table(_source(path), reading, fields=fields), path=path)
     say_read_as(path, table.read_as)
     doubt = None if reading.issued is None else table.doubt(reading.issued)
     if doubt is not None:
@@ -159,6 +159,19 @@ def read_scores(path: Path, reading: ReadingOptions, *, outcomes: bool = True) -
             raise InputError(f"{doubt.sentence}, {settled}")
         say(f"warning: {doubt.sentence}, {settled}")
     return table
+
+
+def _source(path: Path) -> Any:
+    """Return the scores of a log or a scan as a frame; any other path is that of a table."""
+    if path.suffix.lower() == ".eval":
+        from certify_assets.corpora.formats.inspect_scores import read_log
+
+        return read_log(path)
+    if path.is_dir():
+        from certify_assets.corpora.formats.scout import read_scan
+
+        return read_scan(path)
+    return path
 
 
 def labelled(table: ScoreTable) -> ScoreTable:
