@@ -11,10 +11,10 @@ import click
 
 from certify_assets.cli.options import PATH, corpus_option
 from certify_assets.cli.output import NOTHING, TextTable, answer, answers, say
-from certify_assets.cli.reading import remedies, say_read_as, set_option
+from certify_assets.cli.reading import column_options, remedies, say_read_as
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
-from certify_assets.tables.settings import ReadingOptions, TableSettings, parse_columns
+from certify_assets.tables.settings import ReadingOptions
 from certify_assets.words import WORDS
 
 if TYPE_CHECKING:
@@ -40,18 +40,10 @@ _USES = {
     help="Where the outcomes come from, such as ci, revert or refund. Each source says one thing "
     "of a run; where two differ, the later one counts.",
 )
-@click.option(
-    "--columns",
-    metavar="FIELD=NAME,…",
-    callback=lambda _, __, text: parse_columns(text or ""),
-    help="Other names of columns: id=…,outcome=….",
-)
-@set_option
+@column_options
 @corpus_option
 @answers
-def outcomes(
-    corpus: Corpus, path: Path, source: str, columns: dict[str, str], settings: TableSettings
-) -> None:
+def outcomes(corpus: Corpus, path: Path, source: str, reading: ReadingOptions) -> None:
     """Add outcomes that got known after runs were decided: CI results, reverts, refunds.
 
     FILE is a table with trajectory_id and outcome. Runs that no batch decided are counted and left
@@ -63,7 +55,7 @@ def outcomes(
     from certify_assets.operations.outcomes import decided_outcomes, import_outcomes
 
     with remedies():
-        made = import_outcomes(corpus, path, ReadingOptions(columns, settings), source=source)
+        made = import_outcomes(corpus, path, reading, source=source)
     say_read_as(path, made.read_as)
     known, monitored = decided_outcomes(corpus), _monitored(corpus)
     uses = {use: [item for item in known if item.use == use] for use in _USES}
