@@ -432,7 +432,7 @@ NOT_STATED = {
 _AUDIT_SAMPLE = {
     "provenance": {"audit_sample"},
     "audit_sample": {"true", "1", "1.0", "yes"},
-    "asked": {"audit_sample", "spot_check"},
+    "asked": {"audit_sample"},
 }
 
 
