@@ -6,7 +6,8 @@ from typing import Any
 import pandas as pd
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import Trajectory, write_groups
+from certify_assets.corpora.schema import write_groups
+from certify_assets.corpora.trajectory import Trajectory
 from certify_assets.operations.batches import (
     BatchRecord,
     ProvisionalBatch,

@@ -6,7 +6,8 @@ from typing import Any
 import pandas as pd
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import Step, Trajectory, write_groups
+from certify_assets.corpora.schema import write_groups
+from certify_assets.corpora.trajectory import Step, Trajectory
 from certify_assets.operations.decisions import DECISION_COLUMNS
 from certify_assets.operations.labels import Label, read_labels
 from certify_assets.operations.review_queue import Queue, ask_twice, load_queue

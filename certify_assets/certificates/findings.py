@@ -81,7 +81,8 @@ SENTENCES: Final = {
     "scores_are_outcomes": "The scores are {low} and {high}, and each stands for one outcome. They "
     "may be a copy of the outcomes; give the judge's own scores.",
     "scores_look_reversed": "The AUROC is {area:.3f} (standard error {spread:.3f} over tasks), "
-    "below .5 beyond chance. A higher score must mean a success: {remedy} --lower-is-better.",
+    "below .5 beyond chance. A higher score must mean a success: {remedy} "
+    "--set lower_is_better=true.",
     "any_judge": "The {what} rate {rate:.3f} is within alpha {settings.alpha:g}, so any judge "
     "keeps the budget on this side. Random scores are certified for {random:.3f} of the runs, "
     "these for {at.coverage[0]:.3f}.",

@@ -38,6 +38,11 @@ _OF_TABLES = (
     "How tables are read: success=, failure= and no_label= (outcomes, separated by commas), "
     "threshold= (a success from there on), unlabelled=drop, ids=fold. May be repeated."
 )
+_OF_SCORES = (
+    " Of scores: lower_is_better=true (every score is negated), score_scale=probability or "
+    "log-odds (percentages are divided by 100 where they are probabilities)."
+)
+_SCALES = ("probability", "log-odds")
 
 
 set_option = click.option(
@@ -82,18 +87,7 @@ def reading_options(
             multiple=True,
             metavar="NAME=VALUE",
             callback=lambda _, __, given: parse_settings(given),
-            help=about + _OF_TABLES,
-        ),
-        click.option(
-            "--score-scale",
-            type=click.Choice(["probability", "log-odds"]),
-            help="What scores are. Percentages are divided by 100 where probabilities are said. "
-            "[default: as those of CERTIFICATE were, or as they are]",
-        ),
-        click.option(
-            "--lower-is-better",
-            is_flag=True,
-            help="A lower score means a success is likelier: every score is negated.",
+            help=about + _OF_TABLES + _OF_SCORES,
         ),
         click.option(
             "--columns",
@@ -114,18 +108,17 @@ def reading_options(
             *,
             columns: Mapping[str, str],
             chosen: Mapping[str, str],
-            lower_is_better: bool,
-            score_scale: str | None,
             file: Mapping[str, Any] | None = None,
             **values: Any,
         ) -> Any:
             said = {**(file or {}), **{name: literal(text) for name, text in chosen.items()}}
+            lower, scale = _about_scores(said)
             known = [*names, *(entry.name for entry in fields(TableSettings))]
             if unknown := [name for name in said if name not in known]:
-                raise unknown_setting(unknown[0], known)
+                raise unknown_setting(unknown[0], [*known, "lower_is_better", "score_scale"])
             # outcomes are texts, also those that look like a number
             table = {name: chosen.get(name, said[name]) for name in said if name not in names}
-            reading = ReadingOptions(columns, TableSettings.of(table), lower_is_better, score_scale)
+            reading = ReadingOptions(columns, TableSettings.of(table), lower, scale)
             if names:
                 values["settings"] = {name: said[name] for name in said if name in names}
             return given(reading=reading, **values)
@@ -136,6 +129,16 @@ def reading_options(
         return command
 
     return add
+
+
+def _about_scores(said: dict[str, Any]) -> tuple[bool, str | None]:
+    """Take out of settings what they say of scores: whether lower is better, and their scale."""
+    lower, scale = said.pop("lower_is_better", False), said.pop("score_scale", None)
+    if not isinstance(lower, bool):
+        raise InputError(f"lower_is_better is {lower!r}. Give true or false.")
+    if scale not in (None, *_SCALES):
+        raise InputError(f"score_scale is {scale!r}. Give {' or '.join(_SCALES)}.")
+    return lower, scale
 
 
 column_options = reading_options()
@@ -151,7 +154,7 @@ def read_scores(path: Path, reading: ReadingOptions, *, outcomes: bool = True) -
     say_read_as(path, table.read_as)
     doubt = None if reading.issued is None else table.doubt(reading.issued)
     if doubt is not None:
-        settled = f"or say with --score-scale {doubt.option} that these are right."
+        settled = f"or say with --set score_scale={doubt.option} that these are right."
         if doubt.sure:
             raise InputError(f"{doubt.sentence}, {settled}")
         say(f"warning: {doubt.sentence}, {settled}")
@@ -210,8 +213,8 @@ def reading_words(reading: ReadingOptions) -> list[str]:
         words += ["--set", f"{name}={value}"]
     columns = written_columns(reading.columns)
     words += ["--columns", columns] if columns else []
-    words += ["--score-scale", reading.score_scale] if reading.score_scale else []
-    words += ["--lower-is-better"] if reading.lower_is_better else []
+    words += ["--set", f"score_scale={reading.score_scale}"] if reading.score_scale else []
+    words += ["--set", "lower_is_better=true"] if reading.lower_is_better else []
     return words
 
 

@@ -29,10 +29,10 @@ from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
     from certify_assets.cli.review_server import ReviewServer
-    from certify_assets.operations.agreement import Agreement
     from certify_assets.operations.review_gold import GoldSet
     from certify_assets.operations.review_queue import Queue
     from certify_assets.storage.store import Store
+    from certify_assets.tables.agreement import Agreement
     from certify_assets.tables.settings import TableSettings
 
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.one_run import fewest_rows
 from certify_assets.certificates.path_limits import path_limits, planned_rows
+from certify_assets.certificates.planning import Planner
 from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED, PROVED
-from certify_assets.certificates.row_planning import RowModel
 from certify_assets.certificates.sampling import (
     ESTIMANDS,
     RUNS,
@@ -26,7 +26,7 @@ from certify_assets.certificates.sampling import (
 )
 from certify_assets.certificates.settings import Settings
 from certify_assets.cli.batch_files import FirstDraw, require_first
-from certify_assets.cli.draw_plans import plan_draws
+from certify_assets.cli.draw_plans import draws_table, plan_draws
 from certify_assets.cli.drawn import BATCH, DRAWN_BY, drawn_by, filled, names_of
 from certify_assets.cli.options import (
     COUNT,
@@ -177,18 +177,15 @@ def sample(
     lines += _too_few(document["drawn_tasks"], settings, several=several)
     plans: list[Any] = []
     if success_rate is not None and auroc is not None:
-        model = RowModel.of(table.scores, success_rate, auroc)
+        planner = Planner.of(table.scores, table.tasks, success_rate=success_rate, auroc=auroc)
         for name in sides:
-            expected = plan_draws(
-                model,
-                table,
+            document[f"{name}_draws"] = plan_draws(
+                planner,
                 settings.replace(side=name, procedure=PROMISED[PROVED]),
                 tasks=document["drawn_tasks"],
                 attempts=1 if draw.estimand == RUNS else None,
             )
-            plans += [f"Planned for the {name} side:", *expected.blocks]
-            document[f"{name}_draws"] = expected.rows
-            document[f"{name}_attempts_that_pay"] = expected.pays
+            plans += [f"Planned for the {name} side:", draws_table(document[f"{name}_draws"])]
     plan = [] if side == "both" else ["--side", side]
     plan += [] if alpha is None else ["--alpha", f"{alpha:g}"]
     # the proof is for one run a task first: several decide more by the default

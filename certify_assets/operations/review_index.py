@@ -18,7 +18,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import Trajectory
+from certify_assets.corpora.trajectory import Trajectory
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import parse_json
 from certify_assets.operations.audit_sample import not_covered

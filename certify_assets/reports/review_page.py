@@ -30,9 +30,9 @@ from certify_assets.reports.review_run import (
 from certify_assets.reports.wording import compact, count, counted
 
 if TYPE_CHECKING:
-    from certify_assets.operations.agreement import Agreement
     from certify_assets.operations.review_queue import Budget, Queue
     from certify_assets.operations.review_session import QueuedRun, Statement
+    from certify_assets.tables.agreement import Agreement
 
 #: rows of the queue that its page shows
 _MOST_ROWS: Final = 200

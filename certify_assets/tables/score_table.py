@@ -62,7 +62,7 @@ class Doubt(NamedTuple):
     """Why scores may not be those of a judge; `sure` where they are refused."""
 
     sentence: str
-    # what --score-scale would say if they are
+    # what --set score_scale would say if they are
     option: str
     sure: bool
 
@@ -399,7 +399,7 @@ def _scaled(
         read.refuse(
             column,
             [place],
-            f": {scores[place]:g} is neither a probability nor a percentage; leave --score-scale "
+            f": {scores[place]:g} is neither a probability nor a percentage; leave score_scale "
             "out, or correct the score.",
         )
         try:
@@ -414,7 +414,7 @@ def _scaled(
     notes = []
     if written and asked is None:
         notes = [
-            f"scores up to {high:g} as they are (--score-scale probability takes them for "
+            f"scores up to {high:g} as they are (--set score_scale=probability takes them for "
             "percentages)"
         ]
     return scores, notes, PERCENT if PERCENT_SIGNS in read.notes else written, written

@@ -18,10 +18,10 @@ from certify_assets.certificates import (
     observe,
     verify,
 )
-from certify_assets.certificates.populations import Sample
 from certify_assets.certificates.sides import joint_statement
 from certify_assets.certificates.taskboot import draws_needed
 from certify_assets.errors import InputError
+from certify_assets.research.populations import Sample
 from certify_assets_tests.builders import CERTIFICATE_KEYS
 from certify_assets_tests.populations import fooled, paper_process
 

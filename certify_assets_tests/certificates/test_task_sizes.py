@@ -20,7 +20,6 @@ from certify_assets.certificates import (
 from certify_assets.certificates.counts import count_tasks
 from certify_assets.certificates.evaluation import coverage_under
 from certify_assets.certificates.evidence import Pool, observe_pool
-from certify_assets.certificates.populations import Sample
 from certify_assets.certificates.task_sizes import (
     covered_by_size,
     covered_ratios,
@@ -28,7 +27,7 @@ from certify_assets.certificates.task_sizes import (
     pseudo_task,
     size_charges,
 )
-from certify_assets.research.populations import Design, pilot_of
+from certify_assets.research.populations import Design, Sample, pilot_of
 from certify_assets_tests.certificates.reference import counts_of
 from certify_assets_tests.populations import paper_process
 

@@ -323,7 +323,7 @@ def test_percentages_are_probabilities_where_that_is_said(tmp_path: Path) -> Non
     percent = scores("{:.2f}", 100)
     np.testing.assert_array_equal(read(percent).scores, np.array(SCORES) * 100)
     assert read(percent).read_as == (
-        "scores up to 93.75 as they are (--score-scale probability takes them for percentages)",
+        "scores up to 93.75 as they are (--set score_scale=probability takes them for percentages)",
     )
     assert read(percent, "log-odds").read_as == () == read(PLAIN, "probability").read_as
     probable = read(percent, "probability")

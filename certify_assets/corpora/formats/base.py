@@ -16,7 +16,7 @@ from certify_assets.corpora.formats.records import (
     one_object,
     opened,
 )
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 from certify_assets.errors import InputError
 
 
