@@ -154,11 +154,12 @@ def certificate(
 ) -> None:
     """Certify what share of trajectories a judge may decide alone, on both sides.
 
-    SCORES is a table: CSV, TSV, Parquet, Arrow, JSON, JSON Lines or Excel; or a log that certify
-    doctor reads, with --judge and --truth where it holds several. A table has the columns task_id, score (higher = more likely a success; empty = unscored) and outcome (0, 1, or words
-    such as fail and pass). The columns trajectory_id, agent and split are optional; with split, the
-    rows with split=cal are used. The document holds a certificate a side and the shares decided and
-    left to people. With --side it is one certificate.
+    SCORES is a table (CSV, TSV, Parquet, Arrow, JSON, JSON Lines, Excel), or a log that certify
+    doctor reads, with --judge and --truth where it holds several. A table has the columns task_id,
+    score (higher = more likely a success; empty = unscored) and outcome (0, 1, or words such as
+    fail and pass). The columns trajectory_id, agent and split are optional; with split, the rows
+    with split=cal are used. The document holds a certificate a side and the shares decided and left
+    to people. With --side it is one certificate.
     """
     asked = {**settings, **{name: value for name, value in options.items() if value is not None}}
     side, joint = asked.pop("side", "both"), asked.pop("joint", False)
