@@ -170,21 +170,11 @@ def completed_at(labels: Iterable[Label], runs: Mapping[str, Sequence[str]]) -> 
     return found
 
 
-def completed_rows(
-    frame: pd.DataFrame,
-    labels: Iterable[Label],
-    runs: Mapping[str, Sequence[str]],
-    *,
-    after: int = 0,
-) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Return the rows of tasks in the order of their completion, with the label that it came by.
-
-    Those alone that were completed after a label.
-    """
-    found = {task: place for task, place in completed_at(labels, runs).items() if place > after}
-    places = frame["task_id"].map(found)
-    order = np.argsort(places[places.notna()].to_numpy(), kind="stable")
-    return frame[places.notna()].iloc[order], found
+def rows_in_order(frame: pd.DataFrame, places: Mapping[str, int]) -> pd.DataFrame:
+    """Return the rows of tasks that have a place, in the order of these."""
+    found = frame["task_id"].map(dict(places))
+    order = np.argsort(found[found.notna()].to_numpy(), kind="stable")
+    return frame[found.notna()].iloc[order]
 
 
 def count_audit_tasks(
@@ -216,7 +206,7 @@ def count_audit_tasks(
     audit = with_labels(frame[serves(frame["kind"], "certify")], labels)
     reasons = _reasons(audit, corpus.manifest.assignment, adapter_sha256)
     runs = audit.groupby("task_id", sort=False)["trajectory_id"].agg(list)
-    rows, _ = completed_rows(audit, labels, runs[reasons == ""].to_dict())
+    rows = rows_in_order(audit, completed_at(labels, runs[reasons == ""].to_dict()))
     waiting = audit[audit["task_id"].map(reasons).isin(["open", "tied"])]
     counts = reasons.value_counts()
     names = ["trajectory_id", "task_id", "agent", "batch", "score"]

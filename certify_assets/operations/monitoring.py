@@ -27,9 +27,9 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.names import in_both, shared_names
 from certify_assets.operations.audit_sample import (
-    completed_rows,
     first_faults,
     not_covered,
+    rows_in_order,
     serves,
     with_labels,
 )
@@ -43,7 +43,7 @@ from certify_assets.operations.deployment import (
     load_deployment,
     strictest_certificates,
 )
-from certify_assets.operations.labels import labels_head, read_labels
+from certify_assets.operations.labels import read_labels
 from certify_assets.operations.monitor_record import (
     LabelPrefix,
     MonitoredOperation,
@@ -56,6 +56,7 @@ from certify_assets.operations.monitor_record import (
     record_alarms,
 )
 from certify_assets.operations.monitored_rows import monitored_rows, narrow_batches
+from certify_assets.operations.outcomes import known_head, read_outcomes, standing_in, stream_places
 from certify_assets.operations.recertification_record import recertification_number
 from certify_assets.tables.score_table import (
     NOT_STATED,
@@ -236,11 +237,11 @@ def monitor_new_labels(corpus: Corpus) -> None:
     if deployed is None:
         return
     judge = certified_judge(JudgedCorpus(corpus, deployed.judge))
-    if not labels_head(corpus)[0] and not judge.store.folder.names(_folder(judge)):
+    if not known_head(corpus)[0] and not judge.store.folder.names(_folder(judge)):
         return
     record = _stored(judge)
     read = record and record.operation and record.operation.labels
-    if record is None or read != LabelPrefix(*labels_head(corpus)) or not _is_of_now(record, judge):
+    if record is None or read != LabelPrefix(*known_head(corpus)) or not _is_of_now(record, judge):
         monitor_judge(judge)
 
 
@@ -251,7 +252,7 @@ def label_alarm(
     # An alarm of the certificate in use is no evidence on one with a wider budget or of another
     # day; these labels are, and the false alarms of each are bounded by its own δ.
     sample = None if recertification_number(judge.corpus.name, key) else read_audit_sample(judge)
-    if sample is None and not labels_head(judge.corpus)[0]:
+    if sample is None and not known_head(judge.corpus)[0]:
         return None
     after = labels_before(judge, key)
     for item in certificates:
@@ -350,7 +351,7 @@ def _stream_source(corpus: Corpus) -> tuple[LabelPrefix, str]:
     """Return what the stream depends on: the last label that it knows, version of the decisions."""
     last = (corpus.store.last(corpus.name, kind) for kind in (BatchRecord, UndoneBatch))
     version = sha256_bytes(canonical_json([item and item.sha256 for item in last]))
-    return LabelPrefix(*labels_head(corpus)), version
+    return LabelPrefix(*known_head(corpus)), version
 
 
 def operation_stream(
@@ -359,18 +360,27 @@ def operation_stream(
     """Return the stream of operation for a certificate of the adapter that scored the rows."""
     # tasks that were complete up to label `after` may be in the certificate, and are left out
     every, labels = monitored_rows(corpus), read_labels(corpus)
+    outcomes = read_outcomes(corpus)
     by_batch = with_labels(every[every["kind"] == "batch_draw"], labels)
     known = set(corpus.manifest.assignment)
     rows, uncovered = _covered_rows(every, known)
-    frame = with_labels(rows[serves(rows["kind"], "monitor")], labels)
+    said = [*labels, *standing_in(labels, outcomes)]
+    frame = with_labels(rows[serves(rows["kind"], "monitor")], said)
     reasons, wanted = _reasons(frame, known, narrow_batches(corpus, certificate), certificate)
     left_out = {"not_covered": uncovered} if uncovered else {}
     left_out |= Counter(reason for reason in reasons if reason)
-    counts = frame[wanted & (frame["task_id"].map(reasons) == "")]
+    # an open task holds back those after it that no reviewer settles
+    counts = frame[wanted & frame["task_id"].map(reasons).isin(["", "open"])]
     needed = counts.groupby("task_id", sort=False)["trajectory_id"].agg(list).to_dict()
-    rows, order = completed_rows(frame, labels, needed, after=after)
-    if len(order) < len(needed):
-        left_out["before_certificate"] = len(needed) - len(order)
+    settled = [task for task in needed if reasons[task] == ""]
+    found = stream_places(labels, outcomes, needed)
+    places = {task: found[task] for task in settled if task in found}
+    order = {task: place for task, place in places.items() if place > after}
+    rows = rows_in_order(frame, order)
+    if len(order) < len(places):
+        left_out["before_certificate"] = len(places) - len(order)
+    if len(places) < len(settled):
+        left_out["behind_open"] = len(settled) - len(places)
     spots = rows.loc[rows["drawn"] == "spot", "task_id"].nunique()
     stream = LabelledRows(
         rows["score"].to_numpy(np.float64),

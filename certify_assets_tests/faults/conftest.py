@@ -54,6 +54,9 @@ def in_operation(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> P
         append_labels(Corpus(store, "c"), [Label(run, 0, "ann", "file", run) for run in asked])
         lines = [f"{run},{place % 2}" for place, run in enumerate(asked)]
         (away / "labels.csv").write_text("\n".join(["trajectory_id,outcome", *lines, ""]), "utf-8")
+        # what CI says later of every run, as the judge decided it
+        ended = rows.assign(outcome=(rows["decision"] == "release").astype(int))
+        ended[["trajectory_id", "outcome"]].to_csv(away / "outcomes.csv", index=False)
         deliver(away / "new.jsonl", tasks=40, seed=2)
         write_runs(away / "more.jsonl", tasks=120, attempts=4, seed=9)
 
