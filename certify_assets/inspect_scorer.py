@@ -61,7 +61,7 @@ def certified(certificate: str, judge: str | None = None, alpha: float | None = 
     certificate : str
         File of a certificate, or of one a side, issued for this judge.
     judge : str, optional
-        Name of the judge's score, or ``NAME.KEY``. By default the column that the certificate was
+        Name of the judge's score, or ``NAME/KEY``. By default the column that the certificate was
         issued on.
     alpha : float, optional
         Which budget, where the file holds several.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats.inspect_scores import read_log
+from certify_assets.corpora.judged import read_judged
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.corpora.inspect_logs import SAMPLES, evaluate, inspect
 
@@ -34,7 +34,7 @@ def scored(path: Path) -> tuple[Mapping[str, Any], dict[str, float]]:
 @pytest.mark.slow
 def test_scorer_and_command_decide_a_real_log_alike(call: Call, tmp_path: Path) -> None:
     log, issued = evaluate(tmp_path), tmp_path / "certificate.json"
-    frame = read_log(log).set_index("trajectory_id")
+    frame = read_judged([log]).frame.set_index("trajectory_id")
     assert len(frame) == 2 * SAMPLES and frame.index.is_unique
     assert set(frame["task_id"]) == {f"sums/sum-{number}" for number in range(SAMPLES)}
     named = "score=judge,outcome=includes"
@@ -88,5 +88,5 @@ def test_what_is_no_log_is_refused(call: Call, tmp_path: Path) -> None:
     (tmp_path / "broken.eval").write_bytes(b"PK")
     answer = call("certificate", tmp_path / "broken.eval")
     assert answer.code == 2 and "is not a whole zip archive" in answer.err
-    answer = call("certificate", tmp_path)
-    assert answer.code == 2 and "holds no _scan.json" in answer.err
+    answer = call("decide", tmp_path / "none.json", tmp_path / "broken.eval")
+    assert answer.code == 2 and "none.json" in answer.err

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from certify_assets.corpora.formats.base import (
     Draft,
     Drafts,
+    Judgement,
     LeftOutError,
     Origin,
     Reading,
@@ -86,7 +87,7 @@ def _explain(file: SourceFile) -> str | None:
     if file.suffix != ".eval":
         return None
     try:
-        if not _HEADERS.isdisjoint(members(file)):
+        if not _HEADERS.isdisjoint(_members(file)):
             return None
     except InputError as error:
         return str(error)
@@ -96,7 +97,7 @@ def _explain(file: SourceFile) -> str | None:
     )
 
 
-def members(file: SourceFile) -> list[str]:
+def _members(file: SourceFile) -> list[str]:
     """Return the names of the members; refuse an archive that states sizes beyond the limits."""
     try:
         with file.open() as stream, zipfile.ZipFile(stream) as archive:
@@ -183,7 +184,7 @@ def naming(spec: Any, stem: str, agent: str | None = None) -> Naming:
 
 
 def _read_archive(file: SourceFile, path: Path, library: Any) -> tuple[Any, _Samples] | None:
-    held = members(file)
+    held = _members(file)
     if _HEADERS.isdisjoint(held):
         return None
     with file.open() as stream, path.open("wb") as copy:
@@ -272,7 +273,9 @@ def _drafts(file: SourceFile, log: Any, samples: _Samples, reading: Reading) -> 
         for key in ("id", "epoch"):
             if not is_id(sample.get(key)):
                 raise LeftOutError(f"its {key} is {str(sample.get(key))[:40]!r}")
-        scorer, outcome = _score(mapping(sample.get("scores")), place, reading)
+        scores = mapping(sample.get("scores"))
+        judgements = judgements_of(scores) if reading.judged else ()
+        scorer, outcome = ("outcome", None) if reading.judged else _score(scores, place, reading)
         if sample.get("error"):
             raise LeftOutError("ended with an error of the evaluation", "infrastructure_error")
         if sample.get("invalidation"):
@@ -290,6 +293,7 @@ def _drafts(file: SourceFile, log: Any, samples: _Samples, reading: Reading) -> 
             named_agent=names.agent,
             outcome_name=scorer,
             variant=names.variant,
+            judgements=judgements,
         )
 
     row = 0
@@ -345,6 +349,16 @@ def _part(part: Any) -> str:
     else:
         text = part if isinstance(part, str) else inside(part, "text")
     return text_of(text)
+
+
+def judgements_of(scores: Record) -> tuple[Judgement, ...]:
+    """Return the values of all scorers, each of several values under a name of its own."""
+    found = []
+    for name, score in scores.items():
+        value = inside(score, "value")
+        values = {f"{name}/{key}": one for key, one in mapping(value).items()} or {name: value}
+        found += [Judgement(key, one) for key, one in values.items()]
+    return tuple(found)
 
 
 def _score(scores: Record, where: str, reading: Reading) -> tuple[str, Any]:

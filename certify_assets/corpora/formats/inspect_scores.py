@@ -1,24 +1,27 @@
-"""Scores of an Inspect AI log as a table, and what was decided of its samples written back."""
+"""What was decided of the samples of an Inspect AI log, as a score of theirs."""
 
 from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from certify_assets._version import __version__
-from certify_assets.corpora.formats import FORMATS
-from certify_assets.corpora.formats.files import FileSet, SourceFile, Tally
-from certify_assets.corpora.formats.inspect import LETTERS, inspect_log, members, naming, problem_of
+from certify_assets.corpora.formats.inspect import (
+    LETTERS,
+    inspect_log,
+    judgements_of,
+    naming,
+    problem_of,
+)
+from certify_assets.corpora.formats.records import Record
+from certify_assets.corpora.judged import plain
 from certify_assets.errors import InputError
 from certify_assets.files import write_atomic
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from certify_assets.certificates import Certificate
 
 #: the score that carries a verdict; it is that of the scorer certify/certified
@@ -41,86 +44,13 @@ class EditCounts(NamedTuple):
     unchanged: int
 
 
-def is_log(path: Path) -> bool:
-    """Whether a file is a log of Inspect AI."""
-    return path.suffix.lower() == ".eval" or (
-        path.suffix.lower() == ".json" and path.is_file() and FORMATS["inspect"].fits(_file(path))
-    )
+def cells(scores: Mapping[str, Any]) -> Record:
+    """Return the scores of a sample as a table of its log has them."""
+    values = {name: {"value": score.value} for name, score in scores.items()}
+    return {one.name: plain(one.name, one.value, LETTERS) for one in judgements_of(values)}
 
 
-def _file(path: Path) -> SourceFile:
-    (file,) = FileSet([path], (".eval", ".json"), Tally())
-    return file
-
-
-def _read(path: Path, read: Callable[[Path], Any]) -> Any:
-    """Read a log with the library; what it says is a sentence."""
-    if path.suffix.lower() == ".eval":
-        # what an archive states is checked before it is unpacked
-        members(_file(path))
-    try:
-        return read(path)
-    except Exception as error:
-        raise InputError(f"{path} cannot be used: {problem_of(error)}. Fetch it again.") from None
-
-
-def read_log(path: Path) -> pd.DataFrame:
-    """Return the scores of a log as one row a sample and epoch.
-
-    Returns
-    -------
-    DataFrame
-        Columns trajectory_id (the sample's uuid), task_id, agent, and every score by its name;
-        ``NAME.KEY`` where its value is an object. C, P, I and N are 1, 0.5, 0 and 0. Samples that
-        ended with an error are left out.
-
-    Raises
-    ------
-    InputError
-        If the log cannot be read, or inspect-ai is missing.
-    """
-    import pandas as pd
-
-    library = inspect_log()
-    log = _read(path, partial(library.read_eval_log, header_only=True))
-    samples = _read(path, library.read_eval_log_sample_summaries)
-    names = naming(log.eval, path.stem)
-    rows = [
-        {
-            "trajectory_id": names.run(sample),
-            "task_id": f"{names.task}/{sample.id}",
-            "agent": names.agent,
-            **cells(sample.scores or {}),
-        }
-        for sample in samples
-        if not sample.error
-    ]
-    if not rows:
-        raise InputError(f"{path} has no finished sample. Evaluate it first.")
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    return pd.DataFrame(rows, columns=columns, dtype=object)
-
-
-def cells(scores: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a sample's scores by name, and by ``NAME.KEY`` those of objects."""
-    found = {}
-    for name, score in scores.items():
-        value = score.value
-        parts = value.items() if isinstance(value, Mapping) else [("", value)]
-        for key, part in parts:
-            found[f"{name}.{key}" if key else name] = _cell(part)
-    return found
-
-
-def _cell(value: Any) -> float | str | None:
-    if isinstance(value, bool | int | float):
-        return None if math.isnan(value) else float(value)
-    if isinstance(value, str):
-        return LETTERS.get(value.lower(), value)
-    return None
-
-
-def verdict_fields(verdict: SampleVerdict, certificates: Sequence[Certificate]) -> dict[str, Any]:
+def verdict_fields(verdict: SampleVerdict, certificates: Sequence[Certificate]) -> Record:
     """Return what a score of Inspect says of a verdict: value, explanation, reason, metadata.
 
     The value has the keys ``certified`` (C, I, or NaN, which is Inspect's sign of unscored) and
@@ -129,7 +59,7 @@ def verdict_fields(verdict: SampleVerdict, certificates: Sequence[Certificate]) 
     """
     decided = verdict.decision in _PASSED
     by = [item for item in certificates if item.side == verdict.decision]
-    about: dict[str, Any] = {
+    about: Record = {
         "decision": verdict.decision,
         "reason": verdict.reason,
         "certificate_sha256": ";".join(item.sha256 for item in certificates),
@@ -162,14 +92,17 @@ def write_verdicts(
     path, out : Path
         The log, and where it goes; they may be the same.
     verdicts : mapping of str to SampleVerdict
-        By trajectory_id, as `read_log` has it.
+        By trajectory_id, as a table of the log has it.
     certificates : sequence of Certificate
         That decided, at most one a side.
     """
     library = inspect_log()
     from inspect_ai.scorer import ScoreEdit
 
-    log = _read(path, library.read_eval_log)
+    try:
+        log = library.read_eval_log(path)
+    except Exception as error:
+        raise InputError(f"{path} cannot be used: {problem_of(error)}. Fetch it again.") from None
     names, hashes = naming(log.eval, path.stem), [item.sha256 for item in certificates]
     provenance = library.ProvenanceData(
         author=f"certify_assets {__version__}",
@@ -225,5 +158,7 @@ def _summarise(
     others = [one for one in log.eval.scorers or [] if one.name != SCORE]
     named = [{"name": metric.name} for metric in metrics.values()]
     # Inspect computes its metrics again by what the header names
-    scorers = TypeAdapter(EvalSpec.model_fields["scorers"].annotation)
-    log.eval.scorers = others + scorers.validate_python([{"name": SCORE, "metrics": named}])
+    kind: Any = EvalSpec.model_fields["scorers"].annotation
+    log.eval.scorers = others + TypeAdapter(kind).validate_python(
+        [{"name": SCORE, "metrics": named}]
+    )
