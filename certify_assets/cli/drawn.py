@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -293,8 +293,8 @@ def _has_labels(path: Path, reading: ReadingOptions) -> bool:
     return bool(filled(path, {**COLUMNS, **reading.columns}["outcome"]))
 
 
-def filled(path: Path, column: str) -> int:
-    """Return how many cells of a column say something; 0 where the file lacks it."""
-    table = read_table(path, {column})
+def filled(source: Any, column: str) -> int:
+    """Return how many cells of a column say something; 0 where the file or frame lacks it."""
+    table = read_table(source, {column})
     cells = table.values(column) if column in table.columns else []
     return sum(cell is not None and cell == cell and str(cell).strip() != "" for cell in cells)

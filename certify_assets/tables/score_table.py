@@ -346,9 +346,11 @@ def read_labels(path: Path, reading: ReadingOptions | None = None) -> LabelRows:
     names = [name for name in read_table(path, set()).names if name]
     meant: dict[str, str] = {}
     for one in fields:
-        known = {COLUMNS[one], (reading.remembered or {}).get(one, "")}
-        if one not in reading.columns and not matched(names, known):
-            meant |= likely_column(one, names, meant.values())
+        # names that are given may be those of the score table
+        given = reading.columns.get(one, COLUMNS[one])
+        if not matched(names, {given, (reading.remembered or {}).get(one, given)}):
+            plain = matched(names, {COLUMNS[one]})
+            meant |= {one: COLUMNS[one]} if plain else likely_column(one, names, meant.values())
     asked = replace(reading, columns={**reading.columns, **meant})
     read, found, there = _read(path, asked, fields, needed, unique=False)
     notes = (*renamed({COLUMNS[one]: name for one, name in meant.items()}), *read.notes)
