@@ -109,6 +109,35 @@ def test_audit_uses_test_and_names_its_verdict(call: Call, scores: Path, certifi
     assert keys <= set(answer.json)
 
 
+def test_audit_writes_the_decided_runs_whose_label_says_otherwise(
+    call: Call, scores: Path, tmp_path: Path
+) -> None:
+    both, other, out = (tmp_path / name for name in ("both.json", "other.csv", "wrong.csv"))
+    assert call("certificate", scores, "--alpha", ".2", "--out", both).code == 0
+    table = pd.read_csv(scores)
+    table["outcome"] = table["outcome"].where(table.index % 3 > 0, 1 - table["outcome"])
+    table.to_csv(other, index=False)
+    answer = call("audit", both, other, "--disagreements", out, "--json")
+    found, rows = answer.json["disagreements"], pd.read_csv(out)
+    assert found["runs"] == len(rows) > 0
+    cells = {name: found["confusion"][name] for name in ("reject", "release")}
+    assert cells["reject"]["success"] + cells["release"]["failure"] == len(rows)
+    assert set(zip(rows["decision"], rows["label"], strict=True)) <= {
+        ("reject", "success"),
+        ("release", "failure"),
+    }
+    # within a side the surest decision is the first
+    failed = rows[rows["decision"] == "reject"]["score"]
+    passed = rows[rows["decision"] == "release"]["score"]
+    assert failed.is_monotonic_increasing and passed.is_monotonic_decreasing
+    shown = call("audit", both, scores, "--disagreements", tmp_path / "again.csv")
+    assert (
+        "Decisions and labels" in shown.out
+        and "disagreements" not in call("audit", both, scores, "--json").json
+    )
+    assert call("audit", both, scores, "--disagreements", scores).code == 2
+
+
 def test_resample_exactly_and_by_draws(call: Call, scores: Path) -> None:
     asked = f"resample {scores} --threshold 0 --split test --json"
     exact, drawn = (call(f"{asked} --draws {draws}").json for draws in ("exact", 3000))
