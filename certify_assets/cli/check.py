@@ -29,7 +29,7 @@ from certify_assets.cli.documents import (
     one_a_side,
     read_certificate_file,
 )
-from certify_assets.cli.drawn import Calibration, calibration_of
+from certify_assets.cli.drawn import Calibration, calibration_of, join_labels
 from certify_assets.cli.gate import gated
 from certify_assets.cli.gate import report as report_gate
 from certify_assets.cli.options import (
@@ -159,6 +159,7 @@ def _difference(
         agents=table.agents,
         named=table.named,
         alone=table.alone,
+        again=table.again,
         pilot=None if pilot is None else read_pilot(pilot, reading),
         pool=given.unlabelled(pool, reading),
     )
@@ -173,6 +174,10 @@ def _difference(
     help="Write the decided rows whose label says otherwise here, the surest wrong decision first "
     "(CSV, Parquet or JSON Lines).",
 )
+@click.option(
+    "--labels", type=PATH, help="Labels by trajectory_id, in place of the outcomes of SCORES."
+)
+@click.option("--truth", metavar="NAME", help="The column or assessment that is the outcome.")
 @choice_options
 @column_options
 @answers_at_length
@@ -182,6 +187,8 @@ def audit(
     certificate: Path,
     scores: Path,
     disagreements: Path | None,
+    labels: Path | None,
+    truth: str | None,
     choice: Choice,
     reading: ReadingOptions,
 ) -> None:
@@ -194,10 +201,13 @@ def audit(
     to tell. PASS otherwise.
     """
     inputs = {"CERTIFICATE": certificate, "SCORES": scores}
-    refuse_overwrite({"--disagreements": disagreements}, inputs)
+    refuse_overwrite({"--disagreements": disagreements}, {**inputs, "--labels": labels})
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
     reading = reading.as_issued(certificate, certificates)
-    test = labelled(read_scores(scores, reading).choose_split("test"))
+    table = read_scores(scores, reading, outcomes=labels is None, truth=truth).choose_split("test")
+    if labels is not None:
+        table = join_labels(table, labels, reading)
+    test = labelled(table)
     found = _audits(certificates, test)
     contradicted = _contradicted(certificates, test, disagreements)
     # of certificates that decide something, where there are any
@@ -273,7 +283,10 @@ def _confusion_table(contradicted: JsonObject) -> list[Any]:
 def _audits(certificates: Sequence[Certificate], test: ScoreTable) -> list[Audit]:
     if not len(test):
         raise InputError(f"{test.path} has no row to audit with; give labelled rows.")
-    return [audit_certificate(item, test.scores, test.labels, test.tasks) for item in certificates]
+    return [
+        audit_certificate(item, test.scores, test.labels, test.tasks, again=test.again)
+        for item in certificates
+    ]
 
 
 @click.command()

@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 COLUMNS: Final[Mapping[str, str]] = {
     "task": "task_id",
     "score": "score",
+    "again": "score_again",
     "outcome": "outcome",
     "id": "trajectory_id",
     "agent": "agent",
     "group": "group",
     "split": "split",
+    "annotator": "annotator",
 }
 # a name may hold commas: the next column begins where its field is named
 _NEXT = re.compile(rf",(?=(?:{'|'.join(COLUMNS)})=)")

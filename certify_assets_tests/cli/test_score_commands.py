@@ -217,3 +217,27 @@ def test_every_command_has_help(call: Call) -> None:
             assert command is not None and command.help
             for option in (item for item in command.params if isinstance(item, click.Option)):
                 assert option.help, (name, option.name)
+
+
+def test_a_judge_that_contradicts_itself_is_a_finding(
+    call: Call, scores: Path, certificate: Path, tmp_path: Path
+) -> None:
+    table, limit = pd.read_csv(scores), json.loads(certificate.read_text("utf-8"))["threshold"]
+    cal = table[table["split"] == "cal"].index
+    again = table["score"].where(table.index.isin(cal[:50]) | (table["split"] == "test"))
+    # seven of the fifty end up on the other side, and none of the rows of test
+    again.loc[cal[:7]] = 2 * limit - table["score"][cal[:7]] + 1e-9
+    twice, document = tmp_path / "twice.csv", tmp_path / "twice.json"
+    table.assign(second=again).to_csv(twice, index=False)
+    words = ("--side", "reject", "--columns", "again=second")
+    issued = call("certificate", twice, *words, "--out", document, "--json").json
+    (found,) = (item for item in issued["findings"] if item["code"] == "judge_flickers")
+    assert "50 runs have a second score" in found["message"]
+    assert "7 of them on this side (14.0 %)" in found["message"]
+    assert call("verify", document, twice).code == 0
+    assert call("verify", document, scores).code != 0
+    (found,) = call("audit", document, twice, "--json").json["findings"]
+    assert found["code"] == "judge_flickers" and "(0.0 %)" in found["message"]
+    # the same bytes where no run has two scores
+    assert "judge_flickers" not in certificate.read_text("utf-8")
+    assert "findings" not in call("audit", certificate, scores, "--json").json
