@@ -186,6 +186,17 @@ def calibration(
     return _joined(whole, table, None if given is None else _read_labels(given, reading), drawn)
 
 
+def labelled_rows(table: ScoreTable, labels: Path | None, reading: ReadingOptions) -> ScoreTable:
+    """Return the rows of a table that have an outcome, or a label of a file, in its order."""
+    if labels is None:
+        return labelled(table)
+    require_ids(table)
+    found = _read_labels(labels, reading)
+    rows = _labelled_by(found, table)
+    places = {name: place for place, name in enumerate(found.outcomes)}
+    return rows.take(np.argsort([places[name] for name in names_of(rows)[1]]))
+
+
 def calibration_of(
     issued: Sequence[Certificate], table: ScoreTable, labels: Path | None, reading: ReadingOptions
 ) -> Calibration:

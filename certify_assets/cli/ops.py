@@ -97,11 +97,6 @@ ops.add_command(recertify)
     help="Share of tasks of which reviewers read a run. [default: as before, at first .05]",
 )
 @click.option(
-    "--spot-rate",
-    type=SHARE,
-    help="Share of tasks of which one is read if auto-decided. [default: as before, at first .05]",
-)
-@click.option(
     "--draw-seed",
     "seed",
     type=NATURAL,

@@ -2,13 +2,9 @@
 
 # The score tables of monitoring/<corpus>/<judge>/ are read in the order of their names, so a file
 # that is added later must have a later name. The labelled tasks of operation are a stream with an
-# e-process of its own. Tasks drawn "audit" come with every drawn run, tasks drawn "spot" with the
-# drawn runs that were decided without review: of the others the score is enough, outside of the
-# certified region. Where a batch was decided under narrower thresholds than the monitored ones,
-# spot tasks have unlabelled runs inside the region. Leaving such tasks out alone would keep the
-# easy ones, so the spot tasks of the whole batch are left out. A task has its place where its last
-# missing label came; neither a later batch nor a clock set back moves it. Runs
-# that the corpus certificate does not cover are no part of what it promises, nor of its tasks here.
+# e-process of its own. A drawn task comes with every drawn run, and has its place where its last
+# missing label came; neither a later batch nor a clock set back moves it. Runs that the corpus
+# certificate does not cover are no part of what it promises, nor of its tasks here.
 
 from __future__ import annotations
 
@@ -30,7 +26,6 @@ from certify_assets.operations.audit_sample import (
     first_faults,
     not_covered,
     rows_in_order,
-    serves,
     with_labels,
 )
 from certify_assets.operations.batches import REFUSALS, BatchRecord, Refusal, UndoneBatch
@@ -55,7 +50,7 @@ from certify_assets.operations.monitor_record import (
     monitor_entry,
     record_alarms,
 )
-from certify_assets.operations.monitored_rows import monitored_rows, narrow_batches
+from certify_assets.operations.monitored_rows import monitored_rows
 from certify_assets.operations.outcomes import known_head, read_outcomes, standing_in, stream_places
 from certify_assets.operations.recertification_record import recertification_number
 from certify_assets.tables.score_table import (
@@ -365,12 +360,12 @@ def operation_stream(
     known = set(corpus.manifest.assignment)
     rows, uncovered = _covered_rows(every, known)
     said = [*labels, *standing_in(labels, outcomes)]
-    frame = with_labels(rows[serves(rows["kind"], "monitor")], said)
-    reasons, wanted = _reasons(frame, known, narrow_batches(corpus, certificate), certificate)
+    frame = with_labels(rows[rows["kind"] == "audit_sample"], said)
+    reasons = _reasons(frame, known, certificate)
     left_out = {"not_covered": uncovered} if uncovered else {}
     left_out |= Counter(reason for reason in reasons if reason)
     # an open task holds back those after it that no reviewer settles
-    counts = frame[wanted & frame["task_id"].map(reasons).isin(["", "open"])]
+    counts = frame[frame["task_id"].map(reasons).isin(["", "open"])]
     needed = counts.groupby("task_id", sort=False)["trajectory_id"].agg(list).to_dict()
     settled = [task for task in needed if reasons[task] == ""]
     found = stream_places(labels, outcomes, needed)
@@ -381,7 +376,6 @@ def operation_stream(
         left_out["before_certificate"] = len(places) - len(order)
     if len(places) < len(settled):
         left_out["behind_open"] = len(settled) - len(places)
-    spots = rows.loc[rows["drawn"] == "spot", "task_id"].nunique()
     stream = LabelledRows(
         rows["score"].to_numpy(np.float64),
         rows["outcome"].fillna(0).to_numpy(np.int8),
@@ -389,8 +383,7 @@ def operation_stream(
     )
     figures = StreamFigures(
         rows=len(rows),
-        audit_tasks=len(order) - spots,
-        spot_tasks=spots,
+        audit_tasks=len(order),
         left_out=left_out,
         sha256=stream.sha256(),
         batch_draws=int(by_batch["outcome"].notna().sum()),
@@ -402,24 +395,19 @@ def _covered_rows(every: pd.DataFrame, known: set[str]) -> tuple[pd.DataFrame, i
     """Return the rows that the corpus certificate covers, and how many drawn tasks have none."""
     # those of known tasks stay, to be counted as such
     rows = every[~not_covered(every) | every["task_id"].isin(known)]
-    drawn = set(every.loc[serves(every["kind"], "monitor"), "task_id"])
+    drawn = set(every.loc[every["kind"] == "audit_sample", "task_id"])
     return rows, len(drawn - set(rows["task_id"]))
 
 
-def _reasons(
-    frame: pd.DataFrame, known: set[str], narrow: set[str], certificate: Certificate
-) -> tuple[pd.Series[str], pd.Series[bool]]:
-    """Return why each task is left out, "" where it is not, and the rows that must be labelled."""
-    tasks, spot = frame["task_id"], frame["drawn"] == "spot"
-    wanted = ~spot | (frame["asked"] == "spot_check")
+def _reasons(frame: pd.DataFrame, known: set[str], certificate: Certificate) -> pd.Series[str]:
+    """Return why each task is left out; "" where it is not."""
+    tasks = frame["task_id"]
     adapter = certificate.provenance.get("adapter_sha256", "")
     faults = {
         "in_splits": tasks.isin(known),
         "changed_run": frame["twice"].astype(bool),
         "not_scored": frame["reason"].isin(REFUSALS),
         "other_adapter": frame["adapter_sha256"] != adapter,
-        "other_threshold": spot & frame["batch"].isin(narrow),
-        "nothing_decided": ~wanted.groupby(tasks).transform("any").astype(bool),
-        "open": wanted & frame["outcome"].isna(),
+        "open": frame["outcome"].isna(),
     }
-    return first_faults(faults, tasks), wanted
+    return first_faults(faults, tasks)

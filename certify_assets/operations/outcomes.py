@@ -19,7 +19,7 @@ from certify_assets.certificates.inputs import UNCLEAR
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, quoted
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.operations.audit_sample import completed_at, drawn_decisions, serves
+from certify_assets.operations.audit_sample import completed_at, drawn_decisions
 from certify_assets.operations.labels import (
     Label,
     Resolved,
@@ -224,7 +224,7 @@ def decided_outcomes(corpus: Corpus) -> list[DecidedOutcome]:
     rows = every[every["trajectory_id"].isin(list(found))]
     # of a run that was decided twice the later decision
     rows = rows.drop_duplicates("trajectory_id", keep="last")
-    rows = rows.assign(drawn=serves(rows["kind"], "monitor")).set_index("trajectory_id")
+    rows = rows.set_index("trajectory_id")
     return [_decided(item, rows.loc[name], labels.get(name)) for name, item in found.items()]
 
 

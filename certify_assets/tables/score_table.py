@@ -50,6 +50,7 @@ _LEAST_COLUMNS = 3
 #: attributes of a score table by the fields of its columns
 _ATTRIBUTES = {
     "score": "scores",
+    "again": "again",
     "outcome": "outcomes",
     "task": "tasks",
     "id": "trajectories",
@@ -83,6 +84,8 @@ class ScoreTable:
     found: tuple[str, ...]
     # 0 or 1, −1 where missing
     outcomes: NDArray[np.int8] | None = None
+    # second scores of the same judge, NaN where there is none
+    again: Floats | None = None
     trajectories: Objects | None = None
     agents: Objects | None = None
     splits: Objects | None = None
@@ -286,6 +289,10 @@ def read_score_table(
         named.add("group")
     read, found, there = _read(source, reading, fields, named & set(fields), unique=True)
     scores, notes, scale, written = _scaled(read, there["score"], found.pop("score"), reading)
+    if (again := found.get("again")) is not None:
+        percentages = scale == PERCENT and PERCENT_SIGNS not in read.notes
+        again = again / 100 if percentages else again
+        found["again"] = -again if reading.lower_is_better else again
     grouped, tasks = 0, found.pop("task", np.empty(0, dtype=np.object_))
     if (groups := found.pop("group", None)) is not None and tasks.size:
         grouped = _count_grouped(read.table, there["group"], tasks, groups)
@@ -392,6 +399,7 @@ def _read(
         read.lacks(one, names[one])
     readers: dict[str, Callable[[str], NDArray[Any]]] = {
         "score": read.scores,
+        "again": read.scores,
         # a later table may hold successes or failures alone
         "outcome": partial(read.outcomes, named=reading.remembered is None),
         "task": read.ids,
@@ -459,7 +467,7 @@ NOT_STATED = {
 _AUDIT_SAMPLE = {
     "provenance": {"audit_sample"},
     "audit_sample": {"true", "1", "1.0", "yes"},
-    "asked": {"audit_sample", "spot_check"},
+    "asked": {"audit_sample"},
 }
 
 

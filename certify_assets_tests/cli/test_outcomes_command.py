@@ -10,8 +10,8 @@ from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.recertification_builders import deploy_by_hand, drawn_tasks, write_batch
 
-PLAN = SamplingPlan(0.2, 0.2, 7)
-AUDIT = drawn_tasks(PLAN, "one", "audit", 40)
+PLAN = SamplingPlan(0.2, 7)
+AUDIT = drawn_tasks(PLAN, "one", 40)
 
 
 @pytest.fixture

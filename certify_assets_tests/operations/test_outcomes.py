@@ -31,8 +31,8 @@ from certify_assets_tests.recertification_builders import (
     write_batch,
 )
 
-PLAN = SamplingPlan(0.2, 0.2, 7)
-AUDIT = drawn_tasks(PLAN, "one", "audit", 10)
+PLAN = SamplingPlan(0.2, 7)
+AUDIT = drawn_tasks(PLAN, "one", 10)
 
 
 @pytest.fixture
