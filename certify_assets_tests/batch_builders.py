@@ -55,7 +55,7 @@ def store_batch(
         decisions=frame["decision"].value_counts().to_dict(),
         reasons=frame["reason"].value_counts().to_dict(),
         asked=frame["asked"].value_counts().to_dict(),
-        drawn_tasks={},
+        drawn_tasks=0,
         **dict.fromkeys(("runs", "new", "changed", "known", "outcomes_left_out"), 0),
         dropped={},
         findings=(),
@@ -115,7 +115,7 @@ def receive_batch(
             objects={
                 "runs": objects.put_stream(lambda sink: write_groups(sink, [list(runs)])),
                 "identities": objects.put_table(identities),
-                "draw": objects.put_json((draw or RunDraw(drawn={})).to_dict()),
+                "draw": objects.put_json((draw or RunDraw(drawn=())).to_dict()),
                 "files": objects.put_json({}),
             },
         ),

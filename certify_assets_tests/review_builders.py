@@ -84,13 +84,13 @@ def write_runs(store: Store, key: str, runs: Sequence[Trajectory]) -> None:
 
 
 def session_batch(store: Store, *, audits: int = 2, undecided: int = 4) -> list[str]:
-    """Write a batch with audit tasks of two attempts, a spot check, undecided runs and three that nobody is asked about; return who is asked."""
+    """Write a batch with audit tasks of two attempts, undecided runs and three that nobody is asked about; return who is asked."""
     rows = [
         decided(f"audit-{task}/{attempt}", asked="audit_sample", score=-2.0, attempt=attempt)
         for task in range(audits)
         for attempt in (0, 1)
     ]
-    rows += [decided("spot-0/0", asked="spot_check", score=2.0)]
+    rows += [decided("near-0/0", asked="undecided", score=1.499)]
     rows += [
         decided(f"open-{number}/0", asked="undecided", score=0.1 * (number % 10))
         for number in range(undecided)

@@ -29,7 +29,7 @@ from certify_assets.cli.documents import (
     one_a_side,
     read_certificate_file,
 )
-from certify_assets.cli.drawn import Calibration, calibration_of
+from certify_assets.cli.drawn import Calibration, calibration_of, join_labels
 from certify_assets.cli.gate import gated
 from certify_assets.cli.gate import report as report_gate
 from certify_assets.cli.options import (
@@ -167,12 +167,23 @@ def _difference(
 @click.command()
 @certificate_argument
 @scores_argument
+@click.option(
+    "--labels", type=PATH, help="Labels by trajectory_id, in place of the outcomes of SCORES."
+)
+@click.option("--truth", metavar="NAME", help="The column or assessment that is the outcome.")
 @choice_options
 @column_options
 @answers_at_length
 @answers
 @gated
-def audit(certificate: Path, scores: Path, choice: Choice, reading: ReadingOptions) -> None:
+def audit(
+    certificate: Path,
+    scores: Path,
+    labels: Path | None,
+    truth: str | None,
+    choice: Choice,
+    reading: ReadingOptions,
+) -> None:
     """How the certified threshold does on other labelled tasks.
 
     CERTIFICATE is one certificate, or a document with one a side, each of which is audited;
@@ -183,7 +194,10 @@ def audit(certificate: Path, scores: Path, choice: Choice, reading: ReadingOptio
     """
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
     reading = reading.as_issued(certificate, certificates)
-    found = _audits(certificates, read_scores(scores, reading).choose_split("test"))
+    table = read_scores(scores, reading, outcomes=labels is None, truth=truth).choose_split("test")
+    if labels is not None:
+        table = join_labels(table, labels, reading)
+    found = _audits(certificates, table)
     # of certificates that decide something, where there are any
     asked = [item for item in certificates if item.certified] or certificates
     verdicts = {

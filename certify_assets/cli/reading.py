@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,8 @@ def reading_options(
             "--columns",
             metavar="FIELD=NAME,…",
             callback=lambda _, __, text: parse_columns(text or ""),
-            help="Other names of columns: task=…,score=…,outcome=…,id=…,agent=…,group=…,split=….",
+            help="Other names of columns: task=…,score=…,outcome=…,id=…,agent=…,group=…,split=…,"
+            "annotator=….",
         ),
     ]
     if names:
@@ -144,13 +145,31 @@ def _about_scores(said: dict[str, Any]) -> tuple[bool, str | None]:
 column_options = reading_options()
 
 
-def read_scores(path: Path, reading: ReadingOptions, *, outcomes: bool = True) -> ScoreTable:
-    """Read a score table as the options say; say what was understood that is not plain."""
-    fields = [name for name in COLUMNS if outcomes or name != "outcome"]
+def read_scores(
+    path: Path,
+    reading: ReadingOptions,
+    *,
+    outcomes: bool = True,
+    judge: str | None = None,
+    truth: str | None = None,
+) -> ScoreTable:
+    """Read a score table or a log as the options say; say what was understood that is not plain.
+
+    `judge` and `truth` name the columns of score and outcome; in a log scorers, feedback or
+    assessments, of which there may be one alone.
+    """
+    named = {"score": judge, "outcome": truth if outcomes else None}
+    for field, name in named.items():
+        if name is not None and field in reading.columns:
+            raise InputError(f"--columns {field}= and --judge or --truth name it. Leave one out.")
+    asked = {**reading.columns, **{field: name for field, name in named.items() if name}}
+    source, reading = _source(path, replace(reading, columns=asked), outcomes=outcomes)
+    left = {"annotator"} if outcomes else {"annotator", "outcome"}
+    fields = [name for name in COLUMNS if name not in left]
     # column options are of every table of a command, so of a further one, such as a pool, they
     # would not settle what it lacks
     with remedies() if path in _arguments() else nullcontext():
-        table = read_score_table(path, reading, fields=fields)
+        table = read_score_table(source, reading, fields=fields)
     say_read_as(path, table.read_as)
     doubt = None if reading.issued is None else table.doubt(reading.issued)
     if doubt is not None:
@@ -159,6 +178,24 @@ def read_scores(path: Path, reading: ReadingOptions, *, outcomes: bool = True) -
             raise InputError(f"{doubt.sentence}, {settled}")
         say(f"warning: {doubt.sentence}, {settled}")
     return table
+
+
+def _source(path: Path, reading: ReadingOptions, *, outcomes: bool) -> tuple[Any, ReadingOptions]:
+    """Return a table file, or the runs of a log as a table with its judge and truth named."""
+    from certify_assets.corpora.judged import JUDGE, TRUTH, is_log, read_judged
+
+    before = reading.remembered or {}
+    columns = {**COLUMNS, **before, **reading.columns}
+    if not is_log(path, [columns["task"], columns["score"]]):
+        return path, reading
+    runs = read_judged([path])
+    say_read_as(path, [runs.title, *runs.notes])
+    asked = dict(reading.columns)
+    for field, kind in (("score", JUDGE), ("outcome", TRUTH)):
+        if (field == "score" or outcomes) and field not in before:
+            name = runs.named(kind, asked.get(field))
+            asked |= {} if name is None else {field: name}
+    return runs.frame, replace(reading, columns=asked)
 
 
 def labelled(table: ScoreTable) -> ScoreTable:

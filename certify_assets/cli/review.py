@@ -41,7 +41,6 @@ PORT = 8713
 _KINDS = {
     "batch_draw": "draw",
     "audit_sample": "audit",
-    "spot_check": "spot",
     "undecided": "undecided",
 }
 
@@ -58,8 +57,8 @@ def review() -> None:
     """Show, export, serve and import the review queue.
 
     The queue of a corpus holds runs that lack a label: draws of batches first, then the audit
-    sample, spot checks, and what the judge left undecided. A run whose reviewers are tied asks for
-    one more. A label is never rewritten.
+    sample, and what the judge left undecided. A run whose reviewers are tied asks for one more. A
+    label is never rewritten.
     """
 
 

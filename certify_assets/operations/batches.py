@@ -101,7 +101,7 @@ class BatchRecord(_BatchEvent):
     decisions: Mapping[str, int]
     reasons: Mapping[str, int]
     asked: Mapping[str, int]  # rows by the reason for which reviewers are asked
-    drawn_tasks: Mapping[str, int]
+    drawn_tasks: int
     runs: int  # of the delivery, as are the next five
     new: int
     changed: int

@@ -302,7 +302,7 @@ def _stored(
     files, deployed = objects.put_json(facts.files), load_deployment(corpus)
     first = 1 if last is None else last.content.number + 1
     for number, rows in enumerate(_parts(new), first):
-        draw = RunDraw(drawn={})
+        draw = RunDraw(drawn=())
         # one that cannot be read draws nothing: nobody would be asked about the runs that it
         # decides once it can be
         if deployed is not None:

@@ -195,7 +195,7 @@ def _frame(rows: list[Row], decisions: pd.DataFrame) -> pd.DataFrame:
 def _why(row: Mapping[Hashable, Any]) -> str:
     if row["disputed"]:
         return "reviewers are tied"
-    if row["kind"] in ("batch_draw", "audit_sample", "spot_check"):
+    if row["kind"] in ("batch_draw", "audit_sample"):
         return "random check"
     if np.isnan(row["score"]):
         return "unscored"

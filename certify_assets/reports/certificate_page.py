@@ -450,10 +450,8 @@ def _largest_error(source: PageSource) -> str:
     worst, alpha = largest_agent_error(source.agents), source.headline.alpha
     if worst is None or worst.error is None:
         return ""
-    of = f"{count(worst.covered)} decided runs"
-    if source.headline.promise == "average":
-        of = "the runs that the certificate says it decides"
-    found = f"The largest is that of {worst.agent}, {percent(worst.error)} of {of}"
+    decided = f"{count(worst.covered)} decided runs"
+    found = f"The largest is that of {worst.agent}, {percent(worst.error)} of {decided}"
     if worst.error <= alpha:
         return f"{found}, within the budget of {percent(alpha)}."
     shifted = any(certificate is source.headline for certificate, _ in source.agent_shifts)

@@ -45,10 +45,6 @@ KIND_WORDS: Final = {
         "Audit sample",
         ("runs of tasks, both drawn at random: they extend CAL and feed the monitor"),
     ),
-    "spot_check": (
-        "Spot checks",
-        "runs drawn at random that the judge decided by itself: they feed the monitor",
-    ),
     "undecided": (
         "Undecided",
         "what the judge left to people: unscored first, then nearest to a threshold",

@@ -33,6 +33,7 @@ from certify_assets.tables.table import (
     likely_column,
     matched,
     refuse_repeated,
+    renamed,
     shown,
 )
 from certify_assets.work import counted
@@ -55,7 +56,7 @@ _ATTRIBUTES = {
     "agent": "agents",
     "split": "splits",
 }
-_ALL_FIELDS = tuple(COLUMNS)
+_ALL_FIELDS = tuple(name for name in COLUMNS if name != "annotator")
 
 
 class Doubt(NamedTuple):
@@ -323,14 +324,37 @@ def _count_grouped(table: Table, column: str, tasks: Objects, groups: Objects) -
     return len(group_of)
 
 
-def read_labels(
-    path: Path, reading: ReadingOptions | None = None
-) -> tuple[Objects, NDArray[np.int8], Table]:
-    """Read trajectory ids and their outcomes, −1 where there is none, as a score table is read."""
-    fields = ("id", "outcome")
-    read, found, _ = _read(path, reading or ReadingOptions(), fields, fields, unique=False)
-    table = replace(read.table, read_as=(*read.table.read_as, *read.notes))
-    return found["id"], found["outcome"], table
+class LabelRows(NamedTuple):
+    """The rows of a table of labels: −1 where there is no outcome."""
+
+    ids: Objects
+    outcomes: NDArray[np.int8]
+    # the outcomes as they are written
+    written: list[Any]
+    # None where the table names none
+    annotators: Objects | None
+    table: Table
+
+
+def read_labels(path: Path, reading: ReadingOptions | None = None) -> LabelRows:
+    """Read trajectory ids, outcomes and annotators, as a score table is read.
+
+    Where a column has another name and only one can be meant, that one is read.
+    """
+    reading, needed = reading or ReadingOptions(), ("id", "outcome")
+    fields = (*needed, "annotator")
+    names = [name for name in read_table(path, set()).names if name]
+    meant: dict[str, str] = {}
+    for one in fields:
+        known = {COLUMNS[one], (reading.remembered or {}).get(one, "")}
+        if one not in reading.columns and not matched(names, known):
+            meant |= likely_column(one, names, meant.values())
+    asked = replace(reading, columns={**reading.columns, **meant})
+    read, found, there = _read(path, asked, fields, needed, unique=False)
+    notes = (*renamed({COLUMNS[one]: name for one, name in meant.items()}), *read.notes)
+    table = replace(read.table, read_as=(*read.table.read_as, *notes))
+    written = table.values(there["outcome"])
+    return LabelRows(found["id"], found["outcome"], written, found.get("annotator"), table)
 
 
 def _read(
@@ -373,6 +397,7 @@ def _read(
         "agent": read.names,
         "group": read.ids,
         "split": read.names,
+        "annotator": read.names,
     }
     order = counted("checking the columns", [one for one in readers if one in there])
     found = {one: readers[one](there[one]) for one in order}
@@ -432,7 +457,7 @@ NOT_STATED = {
 _AUDIT_SAMPLE = {
     "provenance": {"audit_sample"},
     "audit_sample": {"true", "1", "1.0", "yes"},
-    "asked": {"audit_sample", "spot_check"},
+    "asked": {"audit_sample"},
 }
 
 

@@ -24,6 +24,7 @@ COLUMNS: Final[Mapping[str, str]] = {
     "agent": "agent",
     "group": "group",
     "split": "split",
+    "annotator": "annotator",
 }
 # a name may hold commas: the next column begins where its field is named
 _NEXT = re.compile(rf",(?=(?:{'|'.join(COLUMNS)})=)")

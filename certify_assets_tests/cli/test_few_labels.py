@@ -104,7 +104,7 @@ def test_labels_may_be_written_into_the_draw_or_stand_in_the_table(
 def test_a_new_user_is_told_the_next_step(call: Call, tables: Path) -> None:
     bare = call("certificate s.csv")
     assert bare.code == 2 and "certify sample draws the runs to label" in bare.err
-    assert "guess --success-rate and --auroc" in call("plan s.csv").err
+    assert "Guess --success-rate and --auroc" in call("plan s.csv").err
     call("sample s.csv --count 80 --side reject --alpha .2 --out draw.csv")
     frame = pd.read_csv("draw.csv", dtype=object).drop(columns="outcome")
     outcomes = pd.read_csv("full.csv", dtype=object)[["trajectory_id", "outcome"]]

@@ -64,7 +64,6 @@ def test_an_alarm_is_three_and_says_where(call: Call, certificate: Path, tmp_pat
         {"provenance": "Audit sample"},
         {"audit_sample": True},
         {"audit_sample": 1},
-        {"asked": "spot_check"},
     ],
 )
 def test_an_audit_sample_is_taken(

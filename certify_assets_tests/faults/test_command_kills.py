@@ -59,6 +59,7 @@ _COMMANDS = {
     "form": ("in_operation", "review serve c"),
     "recertify": ("in_operation", "ops recertify c --at-least 1 --deploy"),
     "labels": ("in_operation", "review import c $AWAY/labels.csv --reviewer bob"),
+    "outcomes": ("in_operation", "ops outcomes c $AWAY/outcomes.csv --source ci"),
     "remove": ("_operated", "corpus rm c --yes"),
     "blank": ("in_operation", "ledger blank c --reviewer ann"),
     "gc": ("in_operation", "gc --older 0 --discard tidy --discard-older 0"),

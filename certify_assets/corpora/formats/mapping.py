@@ -107,7 +107,8 @@ def draft_of(
     if (task := _identity(row["task_id"])) is None:
         raise LeftOutError("it has no task_id")
     instruction, steps = _said(row, reading)
-    if not any(step.action.strip() or step.observation.strip() for step in steps):
+    said = any(step.action.strip() or step.observation.strip() for step in steps)
+    if not said and not reading.judged:
         raise LeftOutError("cannot be used: nothing of it was recorded", "no_trajectory")
     agent = _identity(row["agent"]) or ""
     return Draft(
