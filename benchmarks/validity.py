@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 
 from certify_assets.certificates import Settings, evaluate, observe
 from certify_assets.certificates.evidence import Evidence, observe_pool
-from certify_assets.certificates.populations import Sample
 from certify_assets.certificates.sides import joint_deltas
-from certify_assets.research.populations import Clustered, effect_sd
+from certify_assets.research.populations import Clustered, Sample, effect_sd
 
 EXCESS, DELTA, SEED = 1.02, 0.05, 11
 RULES = ("naive", "taskboot", "guarded_taskboot", "pseudo_task", "pool")

@@ -24,7 +24,6 @@ from certify_assets.certificates.evaluation import Evaluation, evaluate
 from certify_assets.certificates.gates import table_gates
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.monitor import Monitoring, monitor_certificate
-from certify_assets.certificates.planning import CorpusFacts, corpus_facts, plan_sample_size
 from certify_assets.certificates.procedures import EVERY_PROCEDURE, PROCEDURES, confidence_words
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet, Sides, decide, joint_confidence
@@ -36,7 +35,6 @@ __all__ = [
     "Certificate",
     "CertificateSet",
     "Certifier",
-    "CorpusFacts",
     "Diagnosis",
     "EVERY_PROCEDURE",
     "Evaluation",
@@ -51,7 +49,6 @@ __all__ = [
     "certify",
     "certify_sides",
     "confidence_words",
-    "corpus_facts",
     "decide",
     "diagnose",
     "evaluate",
@@ -62,7 +59,6 @@ __all__ = [
     "monitor_certificate",
     "n_min",
     "observe",
-    "plan_sample_size",
     "procedure_settings",
     "resample_audit",
     "settings_of",

@@ -29,10 +29,10 @@ from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
     from certify_assets.cli.review_server import ReviewServer
-    from certify_assets.operations.agreement import Agreement
     from certify_assets.operations.review_gold import GoldSet
     from certify_assets.operations.review_queue import Queue
     from certify_assets.storage.store import Store
+    from certify_assets.tables.agreement import Agreement
     from certify_assets.tables.settings import TableSettings
 
 
@@ -41,7 +41,6 @@ PORT = 8713
 _KINDS = {
     "batch_draw": "draw",
     "audit_sample": "audit",
-    "spot_check": "spot",
     "undecided": "undecided",
 }
 
@@ -58,8 +57,8 @@ def review() -> None:
     """Show, export, serve and import the review queue.
 
     The queue of a corpus holds runs that lack a label: draws of batches first, then the audit
-    sample, spot checks, and what the judge left undecided. A run whose reviewers are tied asks for
-    one more. A label is never rewritten.
+    sample, and what the judge left undecided. A run whose reviewers are tied asks for one more. A
+    label is never rewritten.
     """
 
 

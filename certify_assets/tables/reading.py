@@ -207,7 +207,8 @@ def _read_frame(frame: Any, wanted: AbstractSet[str]) -> Table:
     """Read the wanted columns of a frame; others may hold anything."""
     names, size = getattr(frame, "column_names", None) or frame.columns, len(frame)
     if hasattr(frame, "iloc"):
-        return _of_columns(_FRAME, names, wanted, lambda name: _of_pandas(frame[name]), size)
+        path = Path(frame.attrs.get("path", _FRAME))
+        return _of_columns(path, names, wanted, lambda name: _of_pandas(frame[name]), size)
     import pyarrow as pa
 
     def values(name: str) -> NDArray[Any]:

@@ -33,6 +33,7 @@ from certify_assets.tables.table import (
     likely_column,
     matched,
     refuse_repeated,
+    renamed,
     shown,
 )
 from certify_assets.work import counted
@@ -49,20 +50,21 @@ _LEAST_COLUMNS = 3
 #: attributes of a score table by the fields of its columns
 _ATTRIBUTES = {
     "score": "scores",
+    "again": "again",
     "outcome": "outcomes",
     "task": "tasks",
     "id": "trajectories",
     "agent": "agents",
     "split": "splits",
 }
-_ALL_FIELDS = tuple(COLUMNS)
+_ALL_FIELDS = tuple(name for name in COLUMNS if name != "annotator")
 
 
 class Doubt(NamedTuple):
     """Why scores may not be those of a judge; `sure` where they are refused."""
 
     sentence: str
-    # what --score-scale would say if they are
+    # what --set score_scale would say if they are
     option: str
     sure: bool
 
@@ -82,6 +84,8 @@ class ScoreTable:
     found: tuple[str, ...]
     # 0 or 1, −1 where missing
     outcomes: NDArray[np.int8] | None = None
+    # second scores of the same judge, NaN where there is none
+    again: Floats | None = None
     trajectories: Objects | None = None
     agents: Objects | None = None
     splits: Objects | None = None
@@ -285,6 +289,10 @@ def read_score_table(
         named.add("group")
     read, found, there = _read(source, reading, fields, named & set(fields), unique=True)
     scores, notes, scale, written = _scaled(read, there["score"], found.pop("score"), reading)
+    if (again := found.get("again")) is not None:
+        percentages = scale == PERCENT and PERCENT_SIGNS not in read.notes
+        again = again / 100 if percentages else again
+        found["again"] = -again if reading.lower_is_better else again
     grouped, tasks = 0, found.pop("task", np.empty(0, dtype=np.object_))
     if (groups := found.pop("group", None)) is not None and tasks.size:
         grouped = _count_grouped(read.table, there["group"], tasks, groups)
@@ -323,14 +331,39 @@ def _count_grouped(table: Table, column: str, tasks: Objects, groups: Objects) -
     return len(group_of)
 
 
-def read_labels(
-    path: Path, reading: ReadingOptions | None = None
-) -> tuple[Objects, NDArray[np.int8], Table]:
-    """Read trajectory ids and their outcomes, −1 where there is none, as a score table is read."""
-    fields = ("id", "outcome")
-    read, found, _ = _read(path, reading or ReadingOptions(), fields, fields, unique=False)
-    table = replace(read.table, read_as=(*read.table.read_as, *read.notes))
-    return found["id"], found["outcome"], table
+class LabelRows(NamedTuple):
+    """The rows of a table of labels: −1 where there is no outcome."""
+
+    ids: Objects
+    outcomes: NDArray[np.int8]
+    # the outcomes as they are written
+    written: list[Any]
+    # None where the table names none
+    annotators: Objects | None
+    table: Table
+
+
+def read_labels(path: Path, reading: ReadingOptions | None = None) -> LabelRows:
+    """Read trajectory ids, outcomes and annotators, as a score table is read.
+
+    Where a column has another name and only one can be meant, that one is read.
+    """
+    reading, needed = reading or ReadingOptions(), ("id", "outcome")
+    fields = (*needed, "annotator")
+    names = [name for name in read_table(path, set()).names if name]
+    meant: dict[str, str] = {}
+    for one in fields:
+        # names that are given may be those of the score table
+        given = reading.columns.get(one, COLUMNS[one])
+        if not matched(names, {given, (reading.remembered or {}).get(one, given)}):
+            plain = matched(names, {COLUMNS[one]})
+            meant |= {one: COLUMNS[one]} if plain else likely_column(one, names, meant.values())
+    asked = replace(reading, columns={**reading.columns, **meant})
+    read, found, there = _read(path, asked, fields, needed, unique=False)
+    notes = (*renamed({COLUMNS[one]: name for one, name in meant.items()}), *read.notes)
+    table = replace(read.table, read_as=(*read.table.read_as, *notes))
+    written = table.values(there["outcome"])
+    return LabelRows(found["id"], found["outcome"], written, found.get("annotator"), table)
 
 
 def _read(
@@ -366,6 +399,7 @@ def _read(
         read.lacks(one, names[one])
     readers: dict[str, Callable[[str], NDArray[Any]]] = {
         "score": read.scores,
+        "again": read.scores,
         # a later table may hold successes or failures alone
         "outcome": partial(read.outcomes, named=reading.remembered is None),
         "task": read.ids,
@@ -373,6 +407,7 @@ def _read(
         "agent": read.names,
         "group": read.ids,
         "split": read.names,
+        "annotator": read.names,
     }
     order = counted("checking the columns", [one for one in readers if one in there])
     found = {one: readers[one](there[one]) for one in order}
@@ -399,7 +434,7 @@ def _scaled(
         read.refuse(
             column,
             [place],
-            f": {scores[place]:g} is neither a probability nor a percentage; leave --score-scale "
+            f": {scores[place]:g} is neither a probability nor a percentage; leave score_scale "
             "out, or correct the score.",
         )
         try:
@@ -414,7 +449,7 @@ def _scaled(
     notes = []
     if written and asked is None:
         notes = [
-            f"scores up to {high:g} as they are (--score-scale probability takes them for "
+            f"scores up to {high:g} as they are (--set score_scale=probability takes them for "
             "percentages)"
         ]
     return scores, notes, PERCENT if PERCENT_SIGNS in read.notes else written, written
@@ -432,7 +467,7 @@ NOT_STATED = {
 _AUDIT_SAMPLE = {
     "provenance": {"audit_sample"},
     "audit_sample": {"true", "1", "1.0", "yes"},
-    "asked": {"audit_sample", "spot_check"},
+    "asked": {"audit_sample"},
 }
 
 

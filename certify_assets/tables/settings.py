@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 COLUMNS: Final[Mapping[str, str]] = {
     "task": "task_id",
     "score": "score",
+    "again": "score_again",
     "outcome": "outcome",
     "id": "trajectory_id",
     "agent": "agent",
     "group": "group",
     "split": "split",
+    "annotator": "annotator",
 }
 # a name may hold commas: the next column begins where its field is named
 _NEXT = re.compile(rf",(?=(?:{'|'.join(COLUMNS)})=)")
@@ -294,13 +296,13 @@ class ReadingOptions:
         contrary = {PERCENT: "log-odds", "": None}.get(reading.score_scale, "probability")
         if asked is not None and asked == contrary:
             raise InputError(
-                f"{issued.name} was issued on {reading.words}, which --score-scale {asked} would "
-                "read in another way; leave it out."
+                f"{issued.name} was issued on {reading.words}, which --set score_scale={asked} "
+                "would read in another way; leave it out."
             )
         if self.lower_is_better and not reading.lower_is_better:
             raise InputError(
                 f"{issued.name} was issued on scores of which higher ones are better; leave "
-                "--lower-is-better out, or issue it again with it."
+                "--set lower_is_better=true out, or issue it again with it."
             )
         if "group" in self.columns and not reading.grouped:
             raise InputError(

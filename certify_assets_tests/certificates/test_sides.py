@@ -22,9 +22,9 @@ from certify_assets.certificates import (
 )
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.evidence import Evidence
-from certify_assets.certificates.populations import Sample
 from certify_assets.certificates.sides import joint_deltas
 from certify_assets.errors import InputError
+from certify_assets.research.populations import Sample
 from certify_assets_tests.populations import paper_process
 
 DELTA, TRIALS, SEED = 0.05, 1000, 20261122

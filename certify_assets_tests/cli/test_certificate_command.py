@@ -110,7 +110,7 @@ def test_the_next_command_repeats_the_options_and_works(
     names = {"task_id": "task", "score": "risk", "outcome": "result"}
     frame = pd.read_csv(scores).rename(columns=names)
     frame.assign(risk=-frame["risk"]).to_csv("a b.csv", index=False)
-    read = "--columns task=task,score=risk,outcome=result --lower-is-better"
+    read = "--columns task=task,score=risk,outcome=result --set lower_is_better=true"
 
     def following(*asked: str) -> list[str]:
         said = " ".join(call(*asked).out.split())
@@ -298,27 +298,28 @@ def test_scores_of_failure_are_noticed_and_read_on_request(
     for item in call(f"certificate {path} --json").json["certificates"]:
         assert "scores_look_reversed" in [finding["code"] for finding in item["findings"]]
     for table, option, advice in (
-        (path, "", "try --lower-is-better."),
-        (scores, "--lower-is-better", "leave out --lower-is-better."),
+        (path, "", "try --set lower_is_better=true."),
+        (scores, "--set lower_is_better=true", "leave out --set lower_is_better=true."),
     ):
         said = " ".join(call(f"certificate {table} {option}").out.split())
         assert advice in said and "is the limit" not in said
     expected = call(f"certificate {scores} --json --out {plain}").json["certificates"]
-    turned = call(f"certificate {path} --lower-is-better --json --out {out}").json["certificates"]
+    lower = "--set lower_is_better=true"
+    turned = call(f"certificate {path} {lower} --json --out {out}").json["certificates"]
     for item, other in zip(turned, expected, strict=True):
         assert item["provenance"] == {"lower_is_better": "true"}
         assert {**item, "provenance": {}, "digest": other["digest"]} == other
     # what follows is read as the certificate says, with or without the option
     decided = call(f"decide {plain} {scores} --json").json
-    for option in ("", "--lower-is-better"):
+    for option in ("", "--set lower_is_better=true"):
         assert call(f"verify {out} {path} {option}").code == 0
         again = call(f"decide {out} {path} {option} --json")
         assert "read as: lower scores as better" in again.err
         hashes = again.json["certificate_sha256"]
         assert again.json == {**decided, "certificate_sha256": hashes}
     assert call(f"verify {out} {scores}").code == 3
-    refused = call(f"decide {plain} {path} --lower-is-better")
-    assert refused.code == 2 and "leave --lower-is-better out" in refused.err
+    refused = call(f"decide {plain} {path} --set lower_is_better=true")
+    assert refused.code == 2 and "leave --set lower_is_better=true out" in refused.err
 
 
 @pytest.mark.parametrize(
@@ -326,7 +327,7 @@ def test_scores_of_failure_are_noticed_and_read_on_request(
     [
         (1, "{:.4f}", "", {}),
         (1, "{:.2%}", "", {"score_scale": "percent"}),
-        (100, "{:.6f}", "--score-scale probability", {"score_scale": "percent"}),
+        (100, "{:.6f}", "--set score_scale=probability", {"score_scale": "percent"}),
         (10, "{:.6f}", "", {"score_scale": "0 to 10"}),
     ],
 )
@@ -423,7 +424,7 @@ def test_pool_and_pilot_are_on_the_scale_of_the_scores(
     for ours, theirs in ((1, 100), (10, 100)):
         answer = certified(ours, theirs)
         assert answer.code == 2 and f"{name}-{theirs}.csv has scores " in answer.err
-        assert f"s-{ours}.csv has " in answer.err and "--score-scale" in answer.err
-    read = certified(1, 100, "--score-scale probability")
-    turned = certified(-1, -1, "--lower-is-better")
+        assert f"s-{ours}.csv has " in answer.err and "--set score_scale" in answer.err
+    read = certified(1, 100, "--set score_scale=probability")
+    turned = certified(-1, -1, "--set lower_is_better=true")
     assert read.json["covered_trajectories"] == turned.json["covered_trajectories"] == covered

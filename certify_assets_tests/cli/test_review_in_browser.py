@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.schema import Step, Trajectory
+from certify_assets.corpora.trajectory import Step, Trajectory
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.review_client import Served, served
 from certify_assets_tests.paths import assert_painted

@@ -14,8 +14,9 @@ from sklearn.ensemble import GradientBoostingClassifier
 
 from certify_assets.certificates.auroc import auroc
 from certify_assets.corpora.rendering import render_frame
-from certify_assets.corpora.schema import Step, to_frame
+from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.splits import make_manifest, select
+from certify_assets.corpora.trajectory import Step
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.families.structure import CombinedJudge, Scale, StructureJudge

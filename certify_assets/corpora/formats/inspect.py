@@ -16,6 +16,7 @@ from typing import Any
 from certify_assets.corpora.formats.base import (
     Draft,
     Drafts,
+    Judgement,
     LeftOutError,
     Origin,
     Reading,
@@ -246,7 +247,9 @@ def _drafts(file: SourceFile, log: Any, samples: _Samples, reading: Reading) -> 
         for key in ("id", "epoch"):
             if not is_id(sample.get(key)):
                 raise LeftOutError(f"its {key} is {str(sample.get(key))[:40]!r}")
-        scorer, outcome = _score(mapping(sample.get("scores")), place, reading)
+        scores = mapping(sample.get("scores"))
+        judgements = _judgements(scores) if reading.judged else ()
+        scorer, outcome = ("outcome", None) if reading.judged else _score(scores, place, reading)
         if sample.get("error"):
             raise LeftOutError("ended with an error of the evaluation", "infrastructure_error")
         if sample.get("invalidation"):
@@ -264,6 +267,7 @@ def _drafts(file: SourceFile, log: Any, samples: _Samples, reading: Reading) -> 
             named_agent=agent,
             outcome_name=scorer,
             variant=variant,
+            judgements=judgements,
         )
 
     row = 0
@@ -319,6 +323,16 @@ def _part(part: Any) -> str:
     else:
         text = part if isinstance(part, str) else inside(part, "text")
     return text_of(text)
+
+
+def _judgements(scores: Record) -> tuple[Judgement, ...]:
+    """Return the values of all scorers, each of several values under a name of its own."""
+    found = []
+    for name, score in scores.items():
+        value = inside(score, "value")
+        values = {f"{name}/{key}": one for key, one in mapping(value).items()} or {name: value}
+        found += [Judgement(key, one) for key, one in values.items()]
+    return tuple(found)
 
 
 def _score(scores: Record, where: str, reading: Reading) -> tuple[str, Any]:
