@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
+from certify_assets.certificates.disagreements import confusion
 from certify_assets.certificates.findings import RELABELLED
 from certify_assets.certificates.gates import sample_gate
 from certify_assets.reports.certificate_figures import build_panels
@@ -91,6 +92,7 @@ _LIMITS = (
     "does not pay for.",
     "A wrong label counts as an error of the judge, or hides one.",
 )
+_MOST_DISAGREEMENTS = 20
 _HASH = re.compile(r"[0-9a-f]{40,64}")
 _Reasons = Sequence[tuple["Certificate", "Diagnosis"]]
 
@@ -242,6 +244,8 @@ def _sections(source: PageSource, reasons: _Reasons) -> Iterator[Section]:
     )
     yield Section("The promise", "promise", texts=list(_promise_notes(source)))
     yield from _audits(source)
+    if main.certified:
+        yield _disagreements(source)
     if source.agents:
         yield _agents(source)
     if reasons:
@@ -414,6 +418,35 @@ def _audits(source: PageSource) -> Iterator[Section]:
             f"too few tasks are decided to tell. The point rule asks for an observed rate within "
             f"{limit}."
         ],
+    )
+
+
+def _disagreements(source: PageSource) -> Section:
+    """Return how decisions and labels agree, and the runs where they do not, the worst first."""
+    counts = confusion(np.array(source.decisions), source.cal["outcome"])
+    found = source.disagreements
+    counted_rows = [[WORDS[name], *map(count, of.values())] for name, of in counts.items()]
+    tables = [PageTable("Decisions and labels", ("decision", "failure", "success"), counted_rows)]
+    rows = [
+        [
+            PageCell(row.run, href=row.link, look="long"),
+            row.task,
+            PageCell(WORDS[row.decision], look=f"side-{row.decision}"),
+            log_odds(row.score, source.score_scale),
+            row.label,
+        ]
+        for row in found[:_MOST_DISAGREEMENTS]
+    ]
+    columns = ("run", "task", "decision", "score", "label")
+    tables += [PageTable("Decided runs whose label says otherwise", columns, rows, look="cards")]
+    more = len(found) - len(rows)
+    return Section(
+        "Decisions that labels contradict",
+        "disagreements",
+        counted(len(found), "decided run"),
+        texts=[f"Decisions against labels in {source.evidence}, the surest wrong decision first."],
+        tables=tables if rows else tables[:1],
+        notes=[f"{count(more)} more are not shown."] if more else [],
     )
 
 
