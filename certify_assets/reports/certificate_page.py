@@ -286,8 +286,6 @@ def _certified(source: PageSource) -> PageTable:
     main, on, scale = source.headline, source.evidence, source.score_scale
     average = main.promise == "average"
     shared = f"{percent(1 - main.delta)} confidence a row"
-    if source.joint_delta:
-        shared = f"{percent(1 - source.joint_delta)} confidence for both sides together"
     if average:
         shared += " that the error of this certificate is below twice the budget"
     rows, marked = [], []
@@ -322,9 +320,9 @@ def _certified(source: PageSource) -> PageTable:
 
 
 def _together(source: PageSource) -> list[str]:
-    """Say how rows hold at once that do not share δ; the promise says it of those that do."""
+    """Say how several rows hold at once."""
     shown = sum(item.certified for item in source.deployed)
-    if source.joint_delta or shown < 2:
+    if shown < 2:
         return []
     two = "the caps of two rows" if source.headline.promise == "average" else "two rows"
     return [

@@ -73,8 +73,6 @@ class PageSource:
     date: str = ""
     #: δ that this judge spent on this corpus, in words
     delta_spent: str = ""
-    #: δ that both sides share, where they were certified together
-    joint_delta: float | None = None
     #: scores and sizes of the tasks that certify nothing, where the procedure takes them
     pool: StoredPool | None = None
     #: … and the one that was given by hand
@@ -213,4 +211,4 @@ class PageSource:
         """The confidence with which the certified sides hold together."""
         from certify_assets.certificates import joint_confidence
 
-        return joint_confidence(tuple(self.sides), joint_delta=self.joint_delta)
+        return joint_confidence(tuple(self.sides))
