@@ -523,7 +523,6 @@ def report(
         certificate_file=certificate.name,
         scores_file=scores.name,
         labels_file="" if labels is None else labels.name,
-        joint_delta=given.outline.get("joint_delta") if choice.side is None else None,
         given_pool=given.unlabelled(pool, reading),
     )
     write_text(out, page)
