@@ -2,12 +2,12 @@
 
 A certificate resamples tasks, so its δ covers new tasks of the agents that CAL has. For every
 agent the same procedure is run without its runs, and the threshold that comes of it is read on the
-agent's own: on scores of a judge that was trained without the agent, where these are given.
+agent's own. The scores are those of the certificate: the judge may have been trained on the agent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -53,8 +53,6 @@ class AgentError:
         Kish's number of the agent's covered tasks, or of all its tasks on average.
     own_error : float or None
         The same error by the certificate itself.
-    unseen : bool
-        Whether the threshold and the error are of a judge that was trained without the agent.
     """
 
     agent: str
@@ -64,7 +62,6 @@ class AgentError:
     error: float | None
     tail: float | None
     own_error: float | None
-    unseen: bool
 
 
 def leave_one_agent_out(
@@ -73,8 +70,6 @@ def leave_one_agent_out(
     outcomes: ArrayLike,
     tasks: Names,
     agents: Names,
-    *,
-    unseen: Mapping[str, ArrayLike] | None = None,
 ) -> list[AgentError]:
     """Certify without each agent in turn, and measure the threshold on the agent's own runs.
 
@@ -84,10 +79,6 @@ def leave_one_agent_out(
         A certified one; its settings are those of every certificate without an agent.
     scores, outcomes, tasks, agents
         The table that it is of, with the agent of every row.
-    unseen : mapping of str to array_like, optional
-        By agent, scores of all rows by a judge that was trained without the agent; the threshold
-        without the agent, and its error, are of these. An agent that is not a key is measured on
-        the scores of the certificate.
 
     Returns
     -------
@@ -98,7 +89,7 @@ def leave_one_agent_out(
     values = np.asarray(scores, dtype=np.float64)
     labels, groups = np.asarray(outcomes), np.asarray(tasks)
     names = np.asarray([str(agent) for agent in agents])
-    settings, unseen = settings_of(certificate), unseen or {}
+    settings = settings_of(certificate)
     known = np.unique(names).tolist()
     if len(known) < FEWEST_AGENTS or certificate.threshold is None or settings.method.pilot:
         return []
@@ -107,13 +98,12 @@ def leave_one_agent_out(
         mine, rest = (names == agent) & np.isfinite(values), names != agent
         if not mine.any():
             continue
-        others = np.asarray(unseen.get(agent, values), dtype=np.float64)
-        made = evaluate(observe(others[rest], labels[rest], groups[rest]), settings)
+        made = evaluate(observe(values[rest], labels[rest], groups[rest]), settings)
         truth = labels[mine], groups[mine]
         own = _read(certificate.threshold, certificate.coverage, settings, values[mine], *truth)
         read = None
         if made.threshold is not None:
-            read = _read(made.threshold, made.chosen_coverage, settings, others[mine], *truth)
+            read = _read(made.threshold, made.chosen_coverage, settings, values[mine], *truth)
         found.append(
             AgentError(
                 agent=agent,
@@ -123,7 +113,6 @@ def leave_one_agent_out(
                 error=None if read is None else read.error,
                 tail=None if read is None else read.tail,
                 own_error=own.error,
-                unseen=agent in unseen,
             )
         )
     return found

@@ -456,29 +456,22 @@ def _largest_error(source: PageSource) -> str:
     found = f"The largest is that of {worst.agent}, {percent(worst.error)} of {of}"
     if worst.error <= alpha:
         return f"{found}, within the budget of {percent(alpha)}."
-    shifted = any(certificate is source.headline for certificate, _ in source.agent_shifts)
-    return f"{found}: above the budget of {percent(alpha)}{', beyond chance' if shifted else ''}."
+    beyond = ", beyond chance" if source.agent_shift else ""
+    return f"{found}: above the budget of {percent(alpha)}{beyond}."
 
 
 def _agent_note(source: PageSource) -> str:
-    """Say whether the judge has seen the agents that are left out, and what their number says."""
+    """Say what the number of agents says of the next one."""
     from certify_assets.certificates.agents import ENOUGH_AGENTS
 
-    number, found = len(source.agents), source.left_out
-    if found is None:
-        judge = "The judge is not trained again: it may have been trained on runs of the agent."
-    elif found.seen:
-        known = [row.agent for row in source.agents if not row.unseen]
-        whom = "the agents" if len(known) == number else ", ".join(known)
-        judge = f"The judge has seen {whom}, and is not trained again: {found.seen}."
-    else:
-        judge = "The judge is trained again without the agent as well."
+    number = len(source.agents)
     bound = (
         f"Another agent like these {number} would be above the largest of them with "
         f"probability 1/{number + 1} at most."
     )
     if number < ENOUGH_AGENTS:
         bound = f"{number} agents are too few for a bound on the next one."
+    judge = "The judge may have been trained on runs of the agent."
     return f"{judge} {bound} A batch certificate (certify batch) needs no such bound."
 
 
@@ -516,8 +509,8 @@ def _findings(source: PageSource) -> list[Remark]:
                 message = text.format(given)
                 message = f"{message[0].upper()}{message[1:]}"
                 places.setdefault((message, code), []).append(item)
-    for item, message in source.agent_shifts:
-        places.setdefault((message, "agent_shift"), []).append(item)
+    if source.agent_shift:
+        places.setdefault((source.agent_shift, "agent_shift"), []).append(source.headline)
     every = len(source.deployed)
     return [
         Remark(*said, "every certificate" if len(on) == every else ", ".join(map(_claim, on)))

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.judges.pool import StoredPool
     from certify_assets.judges.record import CandidateScore
-    from certify_assets.operations.left_out_agents import LeftOutAgents
 
 #: which procedure of several a page is about
 DEPLOYED = "pseudo_task"
@@ -55,8 +54,6 @@ class PageSource:
     #: candidates that the judge was chosen from
     arms: Sequence[CandidateScore] = ()
     chosen_arm: str = ""
-    #: every agent left out, where the judge's own training is known
-    left_out: LeftOutAgents | None = None
     #: of the certificates, as year-month-day; empty where it is not known
     date: str = ""
     #: δ that this judge spent on this corpus, in words
@@ -133,8 +130,6 @@ class PageSource:
         """Every agent, decided by the headline's procedure without it; from three agents on."""
         from certify_assets.certificates import leave_one_agent_out
 
-        if self.left_out is not None:
-            return self.left_out.errors.get(self.headline.sha256, ())
         cal = self.cal
         if "agent" not in cal or self.drawn:
             # a draw without one agent is none
@@ -144,15 +139,11 @@ class PageSource:
         return leave_one_agent_out(self.headline, score, outcome, task, agents)
 
     @cached_property
-    def agent_shifts(self) -> list[tuple[Certificate, str]]:
-        """Certificates on which an agent that was left out is above the budget, and which."""
+    def agent_shift(self) -> str:
+        """Agents that, left out of the headline, are above the budget beyond chance, in words."""
         from certify_assets.certificates.agents import agent_shift
 
-        known = {self.headline.sha256: self.agents}
-        if self.left_out is not None:
-            known = dict(self.left_out.errors)
-        found = ((c, agent_shift(known.get(c.sha256, ()), c.alpha)) for c in self.deployed)
-        return [(certificate, sentence) for certificate, sentence in found if sentence]
+        return agent_shift(self.agents, self.headline.alpha)
 
     @property
     def evidence(self) -> str:

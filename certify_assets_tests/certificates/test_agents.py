@@ -75,7 +75,7 @@ def test_few_agents_or_nothing_certified_say_nothing(
 
 def of_error(agent: str, wrong: int, covered: int, tail: float | None) -> AgentError:
     error = wrong / covered if covered else None
-    return AgentError(agent, 100, 0.0, covered, error, tail, own_error=None, unseen=False)
+    return AgentError(agent, 100, 0.0, covered, error, tail, own_error=None)
 
 
 def test_the_tail_is_binomial_where_every_task_is_covered_once(columns: _Columns) -> None:
@@ -93,22 +93,6 @@ def test_a_shift_is_of_all_agents_together() -> None:
     rows = [of_error("a", 3, 10, 0.03), of_error("b", 0, 10, 1.0)]
     assert agent_shift(rows, 0.1) == agent_shift([], 0.1) == ""
     assert "a (0.300 of 10 runs)" in agent_shift([rows[0], of_error("c", 0, 0, None)], 0.1)
-
-
-def test_scores_of_a_judge_without_the_agent_set_threshold_and_error(
-    certificate: Certificate, columns: _Columns
-) -> None:
-    usual, moved = (
-        {
-            row.agent: row
-            for row in leave_one_agent_out(certificate, **columns, agents=AGENTS, unseen=unseen)
-        }
-        for unseen in (None, {"odd": columns["scores"] - 5.0})
-    )
-    assert moved["a"] == usual["a"] and moved["odd"].unseen and not moved["a"].unseen
-    assert moved["odd"].threshold == pytest.approx((usual["odd"].threshold or 0.0) - 5.0)
-    assert moved["odd"].error == usual["odd"].error, "the same judge, moved"
-    assert moved["odd"].own_error == usual["odd"].own_error, "the certificate's own scores"
 
 
 @pytest.mark.parametrize("attempts", [1, 4])
