@@ -348,6 +348,7 @@ def certify(
         keywords = {
             "agents": table.agents,
             "alone": table.alone,
+            "again": table.again,
             "named": table.named,
             **keywords,
         }

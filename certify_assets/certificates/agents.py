@@ -46,11 +46,10 @@ class AgentError:
     covered : int
         Runs that this threshold decides.
     error : float or None
-        Share of them that is decided wrongly; None where none is decided. Of a certificate on
-        average: wrong decisions, as a share of the runs that it says it decides.
+        Share of them that is decided wrongly; None where none is decided.
     tail : float or None
         Probability of as large an error, or a larger one, were the true one α: binomial, with
-        Kish's number of the agent's covered tasks, or of all its tasks on average.
+        Kish's number of the agent's covered tasks.
     own_error : float or None
         The same error by the certificate itself.
     """
@@ -84,14 +83,17 @@ def leave_one_agent_out(
     -------
     list of AgentError
         Sorted by agent; empty with fewer than `FEWEST_AGENTS` agents, where nothing is certified,
-        and for a procedure that needs a pilot table. A pool that the certificate names is not used.
+        for a promise on average, which is not of the decided runs, and for a procedure that needs a
+        pilot table. A pool that the certificate names is not used.
     """
     values = np.asarray(scores, dtype=np.float64)
     labels, groups = np.asarray(outcomes), np.asarray(tasks)
     names = np.asarray([str(agent) for agent in agents])
     settings = settings_of(certificate)
     known = np.unique(names).tolist()
-    if len(known) < FEWEST_AGENTS or certificate.threshold is None or settings.method.pilot:
+    if len(known) < FEWEST_AGENTS or certificate.threshold is None:
+        return []
+    if settings.method.pilot or settings.method.promise == AVERAGE:
         return []
     found = []
     for agent in known:
@@ -100,18 +102,16 @@ def leave_one_agent_out(
             continue
         made = evaluate(observe(values[rest], labels[rest], groups[rest]), settings)
         truth = labels[mine], groups[mine]
-        own = _read(certificate.threshold, certificate.coverage, settings, values[mine], *truth)
-        read = None
-        if made.threshold is not None:
-            read = _read(made.threshold, made.chosen_coverage, settings, values[mine], *truth)
+        own = _read(certificate.threshold, settings, values[mine], *truth)
+        read = _read(made.threshold, settings, values[mine], *truth)
         found.append(
             AgentError(
                 agent=agent,
                 runs=int(mine.sum()),
                 threshold=made.threshold,
-                covered=0 if read is None else read.covered,
-                error=None if read is None else read.error,
-                tail=None if read is None else read.tail,
+                covered=read.covered,
+                error=read.error,
+                tail=read.tail,
                 own_error=own.error,
             )
         )
@@ -126,18 +126,15 @@ class _Read(NamedTuple):
     tail: float | None
 
 
-def _read(threshold: float, said: float, settings: Settings, *table: NDArray[Any]) -> _Read:
-    """Read a threshold, by which a share is said to be decided, on the runs of an agent."""
-    everything = np.inf if settings.side == "reject" else -np.inf
-    counts = count_at(observe(*table), settings.side, np.array([threshold, everything]))
-    covered, errors = counts.covered_trajectories.tolist(), int(counts.error_totals[0])
-    if not covered[0]:
+def _read(threshold: float | None, settings: Settings, *table: NDArray[Any]) -> _Read:
+    """Read a threshold on the runs of an agent."""
+    if threshold is None:
         return _Read(0, None, None)
-    if settings.method.promise == AVERAGE:
-        share, size = errors / covered[1], counts.effective_tasks[1]
-        return _Read(covered[0], share / said, excess(size, share, said * settings.alpha))
-    share, size = errors / covered[0], counts.effective_tasks[0]
-    return _Read(covered[0], share, excess(size, share, settings.alpha))
+    counts = count_at(observe(*table), settings.side, np.array([threshold]))
+    if not (covered := int(counts.covered_trajectories[0])):
+        return _Read(0, None, None)
+    share, size = float(counts.selective_error[0]), counts.effective_tasks[0]
+    return _Read(covered, share, excess(size, share, settings.alpha))
 
 
 def excess(size: float, share: float, alpha: float) -> float:

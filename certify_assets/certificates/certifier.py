@@ -58,6 +58,7 @@ _OF_TABLE: Final = (
     "agents",
     "named",
     "alone",
+    "again",
     "selection",
     "provenance",
     "sample",
@@ -209,6 +210,9 @@ def certify(
         rows that repeat an earlier one are counted in a finding.
     alone : bool
         Whether the task of every row is the id of its run, which a finding says.
+    again : array_like of float, optional
+        Second scores of the same judge on the same trajectories, NaN where there is none; a finding
+        counts those that would change a decision.
     left_out : int
         Runs that are not among these for want of a label. one_run and average are then refused.
     alpha, delta, side, procedure, seed, …

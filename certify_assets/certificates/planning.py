@@ -41,7 +41,7 @@ _MOST_ROWS: Final = 20_000
 
 
 @dataclass(frozen=True)
-class Plan:
+class LabelPlan:
     """What labelling runs of some tasks is expected to give.
 
     Attributes
@@ -111,7 +111,7 @@ class RowModel:
         found[order] = self.start + self.slope * _normal_scores(scores[order])[2]
         return found
 
-    def plan(self, tasks: int, settings: Settings) -> Plan:
+    def plan(self, tasks: int, settings: Settings) -> LabelPlan:
         """Draw tables of one run of each of some tasks; certify them by `one_run` or `average`."""
         rng, procedure = np.random.default_rng(settings.seed), settings.procedure
         level = settings.level(tasks)
@@ -130,7 +130,7 @@ class RowModel:
         )
         beyond = errors > limit
         read = np.where(beyond.any(axis=1), covered[np.argmax(beyond, axis=1)], tasks)
-        return Plan(
+        return LabelPlan(
             tasks,
             float(widest.mean()) / tasks,
             float((widest > 0).mean()),
@@ -174,7 +174,7 @@ class Planner:
 
     def plan(
         self, settings: Settings, *, tasks: int | None = None, attempts: int | None = None
-    ) -> Plan:
+    ) -> LabelPlan:
         """Say what labelling runs of some tasks would give.
 
         Parameters
@@ -194,7 +194,7 @@ class Planner:
         trials = counted(f"planning {number} tasks", range(_TABLES))
         shares = np.array([self._coverage(settings, drawn, labelled, trial) for trial in trials])
         labels = number * float(labelled.mean())
-        return Plan(number, float(shares.mean()), float((shares > 0).mean()), labels)
+        return LabelPlan(number, float(shares.mean()), float((shares > 0).mean()), labels)
 
     def _coverage(self, settings: Settings, drawn: int, labelled: Integers, trial: int) -> float:
         """Return the share of the runs that one drawn table decides."""

@@ -179,6 +179,7 @@ def certificate(
         agents=table.agents,
         named=table.named,
         alone=table.alone,
+        again=table.again,
         provenance=table.reading.provenance(),
         sample=rows.sample,
         left_out=table.left_out,

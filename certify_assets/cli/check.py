@@ -159,6 +159,7 @@ def _difference(
         agents=table.agents,
         named=table.named,
         alone=table.alone,
+        again=table.again,
         pilot=None if pilot is None else read_pilot(pilot, reading),
         pool=given.unlabelled(pool, reading),
     )
@@ -167,6 +168,12 @@ def _difference(
 @click.command()
 @certificate_argument
 @scores_argument
+@click.option(
+    "--disagreements",
+    type=PATH,
+    help="Write the decided rows whose label says otherwise here, the surest wrong decision first "
+    "(CSV, Parquet or JSON Lines).",
+)
 @click.option(
     "--labels", type=PATH, help="Labels by trajectory_id, in place of the outcomes of SCORES."
 )
@@ -179,6 +186,7 @@ def _difference(
 def audit(
     certificate: Path,
     scores: Path,
+    disagreements: Path | None,
     labels: Path | None,
     truth: str | None,
     choice: Choice,
@@ -192,12 +200,16 @@ def audit(
     error exceeds α. WARN: the point estimate does but not the bound, or too few tasks are covered
     to tell. PASS otherwise.
     """
+    inputs = {"CERTIFICATE": certificate, "SCORES": scores}
+    refuse_overwrite({"--disagreements": disagreements}, {**inputs, "--labels": labels})
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
     reading = reading.as_issued(certificate, certificates)
     table = read_scores(scores, reading, outcomes=labels is None, truth=truth).choose_split("test")
     if labels is not None:
         table = join_labels(table, labels, reading)
-    found = _audits(certificates, table)
+    test = labelled(table)
+    found = _audits(certificates, test)
+    contradicted = _contradicted(certificates, test, disagreements)
     # of certificates that decide something, where there are any
     asked = [item for item in certificates if item.certified] or certificates
     verdicts = {
@@ -218,9 +230,11 @@ def audit(
     warned = [text for item, text in zip(each, said, strict=True) if item["verdict"] == "WARN"]
     report_gate(scores.name, [f"The audit says {verdict}.", *said], failed, warned)
     names = [WORDS[item.side] for item in certificates] if len(each) > 1 else []
+    document = found[0].to_dict() if len(found) == 1 else {"verdict": verdict, "audits": each}
     answer(
-        found[0].to_dict() if len(found) == 1 else {"verdict": verdict, "audits": each},
+        {**document, **({"disagreements": contradicted} if contradicted else {})},
         *figures("Audit", *each, most=_AUDITED, names=names),
+        *(_confusion_table(contradicted) if contradicted else []),
         code=NOTHING if verdict == "ERROR" else 0,
     )
 
@@ -235,11 +249,44 @@ def _audit_sentence(item: JsonObject) -> str:
     )
 
 
+def _contradicted(
+    certificates: Sequence[Certificate], test: ScoreTable, path: Path | None
+) -> JsonObject:
+    """Write the decided rows whose label says otherwise; return their number and all counts."""
+    from certify_assets.certificates.disagreements import OUTCOME_WORDS, confusion
+    from certify_assets.tables.decisions import decide_table
+
+    if path is None:
+        return {}
+    decided = decide_table(certificates, test)
+    places = decided.disagreements()
+    rows = decided.columns(places)
+    words = np.array(OUTCOME_WORDS, dtype=object)
+    rows["label"] = words[test.labels[places]]
+    write_tables((path, harmless(path, rows, test.naming_columns)))
+    counts = confusion(decided.rows.decisions, test.labels)
+    return {"file": str(path), "runs": len(places), "confusion": counts}
+
+
+def _confusion_table(contradicted: JsonObject) -> list[Any]:
+    counts = contradicted["confusion"]
+    rows = [
+        [WORDS[name], f"{of['failure']:,}", f"{of['success']:,}"] for name, of in counts.items()
+    ]
+    return [
+        TextTable("Decisions and labels", ["decision", "failures", "successes"], rows),
+        f"wrote {contradicted['file']}: {contradicted['runs']:,} decided runs whose label says "
+        "otherwise",
+    ]
+
+
 def _audits(certificates: Sequence[Certificate], test: ScoreTable) -> list[Audit]:
-    test = labelled(test)
     if not len(test):
         raise InputError(f"{test.path} has no row to audit with; give labelled rows.")
-    return [audit_certificate(item, test.scores, test.labels, test.tasks) for item in certificates]
+    return [
+        audit_certificate(item, test.scores, test.labels, test.tasks, again=test.again)
+        for item in certificates
+    ]
 
 
 @click.command()
@@ -429,7 +476,7 @@ def report(
     written = datetime.fromtimestamp(certificate.stat().st_mtime, UTC)
     page = render_page(
         certificates,
-        table.to_frame(),
+        table.to_frame().assign(link=_links(table)),
         title=title or page_title(scores.name, certificates),
         # the day of the file: the same files give the same page
         date=f"{written:%Y-%m-%d}",
@@ -452,6 +499,17 @@ def report(
         },
         f"{out}: {len(certificates)} certificate(s), {len(page.encode('utf-8'))} bytes",
     )
+
+
+def _links(table: ScoreTable) -> NDArray[np.object_]:
+    """Return where the source shows each run: the first column that holds web addresses alone."""
+    from certify_assets.reports.page import is_web_address
+
+    for values in table.file_columns().values():
+        texts = [cell for cell in values.tolist() if cell not in (None, "") and cell == cell]
+        if texts and all(map(is_web_address, texts)):
+            return np.array([cell if is_web_address(cell) else "" for cell in values], dtype=object)
+    return np.full(len(table), "", dtype=object)
 
 
 def _scale(scores: NDArray[np.float64], reading: ReadingOptions) -> str:

@@ -93,7 +93,7 @@ def plan(
             )
         table = labelled(table)
         known = observe(table.scores, table.labels, table.tasks)
-        bound, n_eff = auroc_lower_bound(known, seed=asked.seed), known.clusters.n_eff
+        bound, n_eff = auroc_lower_bound(known), known.clusters.n_eff
         success_rate = success_rate or float(np.mean(table.labels))
         auroc = auroc or known.auroc
         if auroc is None or not 0 < success_rate < 1:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
+from certify_assets.certificates.disagreements import confusion
 from certify_assets.certificates.findings import RELABELLED
 from certify_assets.certificates.gates import sample_gate
 from certify_assets.reports.certificate_figures import build_panels
@@ -91,6 +92,7 @@ _LIMITS = (
     "does not pay for.",
     "A wrong label counts as an error of the judge, or hides one.",
 )
+_MOST_DISAGREEMENTS = 20
 _HASH = re.compile(r"[0-9a-f]{40,64}")
 _Reasons = Sequence[tuple["Certificate", "Diagnosis"]]
 
@@ -242,6 +244,8 @@ def _sections(source: PageSource, reasons: _Reasons) -> Iterator[Section]:
     )
     yield Section("The promise", "promise", texts=list(_promise_notes(source)))
     yield from _audits(source)
+    if main.certified:
+        yield _disagreements(source)
     if source.agents:
         yield _agents(source)
     if reasons:
@@ -417,6 +421,35 @@ def _audits(source: PageSource) -> Iterator[Section]:
     )
 
 
+def _disagreements(source: PageSource) -> Section:
+    """Return how decisions and labels agree, and the runs where they do not, the worst first."""
+    counts = confusion(np.array(source.decisions), source.cal["outcome"])
+    found = source.disagreements
+    counted_rows = [[WORDS[name], *map(count, of.values())] for name, of in counts.items()]
+    tables = [PageTable("Decisions and labels", ("decision", "failure", "success"), counted_rows)]
+    rows = [
+        [
+            PageCell(row.run, href=row.link, look="long"),
+            row.task,
+            PageCell(WORDS[row.decision], look=f"side-{row.decision}"),
+            log_odds(row.score, source.score_scale),
+            row.label,
+        ]
+        for row in found[:_MOST_DISAGREEMENTS]
+    ]
+    columns = ("run", "task", "decision", "score", "label")
+    tables += [PageTable("Decided runs whose label says otherwise", columns, rows, look="cards")]
+    more = len(found) - len(rows)
+    return Section(
+        "Decisions that labels contradict",
+        "disagreements",
+        counted(len(found), "decided run"),
+        texts=[f"Decisions against labels in {source.evidence}, the surest wrong decision first."],
+        tables=tables if rows else tables[:1],
+        notes=[f"{count(more)} more are not shown."] if more else [],
+    )
+
+
 def _agents(source: PageSource) -> Section:
     alpha, rows = source.headline.alpha, []
     for row in source.agents:
@@ -450,10 +483,8 @@ def _largest_error(source: PageSource) -> str:
     worst, alpha = largest_agent_error(source.agents), source.headline.alpha
     if worst is None or worst.error is None:
         return ""
-    of = f"{count(worst.covered)} decided runs"
-    if source.headline.promise == "average":
-        of = "the runs that the certificate says it decides"
-    found = f"The largest is that of {worst.agent}, {percent(worst.error)} of {of}"
+    decided = f"{count(worst.covered)} decided runs"
+    found = f"The largest is that of {worst.agent}, {percent(worst.error)} of {decided}"
     if worst.error <= alpha:
         return f"{found}, within the budget of {percent(alpha)}."
     beyond = ", beyond chance" if source.agent_shift else ""

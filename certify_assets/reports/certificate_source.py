@@ -6,15 +6,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
 
 from certify_assets.certificates import Sides
 from certify_assets.corpora import HALF_B
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from certify_assets.certificates import AgentError, Audit, Certificate
     from certify_assets.certificates.evidence import GivenPool
     from certify_assets.corpora.profile import CorpusProfile
@@ -33,12 +34,23 @@ def deployed(certificates: Sequence[Certificate]) -> list[Certificate]:
     return sorted(kept, key=lambda item: (item.alpha, item.side))
 
 
+class ContradictedRun(NamedTuple):
+    """A decided run whose label says otherwise."""
+
+    run: str
+    task: str
+    decision: str
+    score: float
+    label: str
+    link: str  # where the source of the scores shows it; empty where it does not
+
+
 @dataclass(frozen=True, kw_only=True)
 class PageSource:
     """Everything that the sections of one page read."""
 
     certificates: Sequence[Certificate]
-    #: one split; columns task_id, score, outcome and perhaps agent
+    #: one split; columns task_id, score, outcome and perhaps trajectory_id, agent and link
     scores: pd.DataFrame
     audits: Sequence[Audit] = ()
     lineage: Mapping[str, str] = field(default_factory=dict)
@@ -114,6 +126,22 @@ class PageSource:
     def decisions(self) -> list[str]:
         """Reject, release or human for each of their labelled runs; overlaps go to review."""
         return self._decided(self.cal)
+
+    @cached_property
+    def disagreements(self) -> list[ContradictedRun]:
+        """Their labelled runs that were decided otherwise, the worst first."""
+        from certify_assets.certificates.disagreements import OUTCOME_WORDS, disagreements
+
+        cal, decisions = self.cal, np.array(self.decisions)
+        places = disagreements(decisions, cal["score"], cal["outcome"])
+        rows = cal.iloc[places].assign(decision=decisions[places])
+        names = rows.get("trajectory_id", pd.Series(rows.index + 1, rows.index)).astype(str)
+        links = rows.get("link", pd.Series("", rows.index)).astype(str)
+        columns = (names, rows["task_id"], rows["decision"], rows["score"], rows["outcome"], links)
+        return [
+            ContradictedRun(run, task, decision, score, OUTCOME_WORDS[outcome], link)
+            for run, task, decision, score, outcome, link in zip(*columns, strict=True)
+        ]
 
     @cached_property
     def counts(self) -> Counter[str]:

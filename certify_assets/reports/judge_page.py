@@ -114,7 +114,6 @@ def gates(cal: pd.DataFrame, certificate: Certificate) -> str:
         alpha=certificate.alpha,
         delta=certificate.delta,
         grid=certificate.delta / certificate.level,
-        seed=certificate.seed,
     )
     return "\n".join(f"- {gate.sentence()}" for gate in found)
 

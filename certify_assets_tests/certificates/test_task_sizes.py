@@ -18,7 +18,6 @@ from certify_assets.certificates import (
     verify,
 )
 from certify_assets.certificates.counts import count_tasks
-from certify_assets.certificates.evaluation import coverage_under
 from certify_assets.certificates.evidence import Pool, observe_pool
 from certify_assets.certificates.task_sizes import (
     covered_by_size,
@@ -180,7 +179,9 @@ def share(design: Hidden, trials: int, *, charge: bool) -> float:
         pseudo = pseudo_task(table, plain.counts, settings, pool)
         if not charge:
             pseudo = replace(pseudo, clustered=pseudo.ratios, charges=0 * pseudo.charges)
-        found += coverage_under(pseudo, plain, settings) > 0
+        test = replace(plain.test, pseudo=pseudo)
+        tails = settings.method.tails(plain.counts, test, plain.counts.tasks)
+        found += bool((tails <= test.level).any())
     return found / trials
 
 

@@ -23,7 +23,7 @@ def test_facts_of_a_table(call: Call, scores: Path) -> None:
     assert document["auroc"] == pytest.approx(observe(cal.scores, cal.labels, cal.tasks).auroc)
     learn, _, samples = document["gates"]
     assert set(learn) == {"name", "passed", "value", "threshold", "reason"}
-    assert samples["value"] == pytest.approx(found.n_eff) and "task bootstrap" in learn["reason"]
+    assert samples["value"] == pytest.approx(found.n_eff) and "lower 95 % bound" in learn["reason"]
     lines = call(asked).out.splitlines()
     assert lines[0].startswith("480 labels of 80 tasks are expected to decide")
     assert lines[1].startswith(f"With {document['tasks_needed']} tasks (")
