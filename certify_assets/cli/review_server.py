@@ -151,9 +151,9 @@ class _Connection(H11Protocol):
 class ReviewServer:
     """Serves one review session until it is stopped, by uvicorn.
 
-    Each of `reviewers` gets a link, or those of `token_file`; see `Links`. `prefix` is the path below which a proxy shows
-    the pages and `public` the name under which it does, over https. Links are kept in `token_file`.
-    Port 0 is any that is free; InputError where the address is taken.
+    Each of `reviewers` gets a link, or those of `token_file`, which keeps them; see `Links`.
+    `prefix` is the path below which a proxy shows the pages and `public` the name under which it
+    does, over https. Port 0 is any that is free; InputError where the address is taken.
     """
 
     def __init__(

@@ -366,7 +366,7 @@ def test_a_label_that_cannot_be_written_is_not_confirmed(
     session_batch(store)
     with running(store, ReviewLimits()) as server:
         client = Client(server.links["Ann"], links=server.links)
-        page = client.enter("Full")
+        page = client.enter("Ann")
         with closing(sqlite3.connect(tmp_path / "certify.db")) as database:
             database.execute(
                 "CREATE TRIGGER full BEFORE INSERT ON labels BEGIN "
