@@ -27,7 +27,6 @@ CODES = (
     {*findings.SENTENCES, *monitor.SENTENCES, findings.RELABELLED, findings.SHARED_TASKS}
     | _keys(monitoring)
     | _keys(score_table)
-    | {"agent_shift"}
 )
 
 

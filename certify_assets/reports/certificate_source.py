@@ -16,7 +16,7 @@ from certify_assets.corpora import HALF_B
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
-    from certify_assets.certificates import AgentError, Audit, Certificate
+    from certify_assets.certificates import Audit, Certificate
     from certify_assets.certificates.evidence import GivenPool
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.judges.pool import StoredPool
@@ -70,8 +70,6 @@ class PageSource:
     date: str = ""
     #: δ that this judge spent on this corpus, in words
     delta_spent: str = ""
-    #: δ that both sides share, where they were certified together
-    joint_delta: float | None = None
     #: scores and sizes of the tasks that certify nothing, where the procedure takes them
     pool: StoredPool | None = None
     #: … and the one that was given by hand
@@ -153,26 +151,6 @@ class PageSource:
 
         return [str(one) for one in decide(self.sides, rows["score"].to_numpy()).decisions]
 
-    @cached_property
-    def agents(self) -> Sequence[AgentError]:
-        """Every agent, decided by the headline's procedure without it; from three agents on."""
-        from certify_assets.certificates import leave_one_agent_out
-
-        cal = self.cal
-        if "agent" not in cal or self.drawn:
-            # a draw without one agent is none
-            return []
-        score, outcome, task = (cal[name].to_numpy() for name in ("score", "outcome", "task_id"))
-        agents = cal["agent"].astype(str).tolist()
-        return leave_one_agent_out(self.headline, score, outcome, task, agents)
-
-    @cached_property
-    def agent_shift(self) -> str:
-        """Agents that, left out of the headline, are above the budget beyond chance, in words."""
-        from certify_assets.certificates.agents import agent_shift
-
-        return agent_shift(self.agents, self.headline.alpha)
-
     @property
     def evidence(self) -> str:
         """The rows that the certificates are of: CAL, with RL, or the half that a harvest left."""
@@ -204,4 +182,4 @@ class PageSource:
         """The confidence with which the certified sides hold together."""
         from certify_assets.certificates import joint_confidence
 
-        return joint_confidence(tuple(self.sides), joint_delta=self.joint_delta)
+        return joint_confidence(tuple(self.sides))

@@ -4,17 +4,14 @@ from collections.abc import Callable
 
 import dagster as dg
 
-from certify_assets.certificates import agents
 from certify_assets.defs.checks import AssetQuestion, asked_together, check
 from certify_assets.defs.setup import judges
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import columns
 from certify_assets.judges.specs import HARVEST_JUDGES
 from certify_assets.operations import certifier, monitoring
 from certify_assets.operations.audit import load_audits
 from certify_assets.operations.checks import Verdict
 from certify_assets.reports import judge_page
-from certify_assets.words import WORDS
 
 Ask = Callable[[JudgedCorpus], Verdict]
 
@@ -24,7 +21,6 @@ def judge_checks() -> list[dg.AssetChecksDefinition]:
     asked: list[tuple[str, bool, Ask]] = [
         ("certificate", True, reproducible),
         ("certificate", False, certified),
-        ("report", False, agent_shift),
         ("certificate", False, canary_lift),
         ("audit", True, audit_verdict),
         ("audit", True, test_ledger),
@@ -73,23 +69,6 @@ def certified(judge: JudgedCorpus) -> Verdict:
         certified=bool(sides.certified),
         decided=sides.decided,
     )
-
-
-def agent_shift(judge: JudgedCorpus) -> Verdict:
-    """No agent of CAL, left out of the certificate, is above the budget beyond chance.
-
-    The certificate itself covers new tasks, not new agents.
-    """
-    cal, _, _ = judge.calibration
-    found, measured = list[str](), False
-    for item in certifier.deciding_certificates(judge):
-        rows = agents.leave_one_agent_out(item, *columns(cal), cal["agent"].to_numpy())
-        measured |= any(row.tail is not None for row in rows)
-        if shift := agents.agent_shift(rows, item.alpha):
-            found.append(f"{WORDS[item.side].capitalize()} at {item.alpha:g}: {shift}")
-    said = "no agent that is left out is above the budget beyond chance."
-    said = said if measured else "there is no agent to leave out."
-    return Verdict.of(not found, " ".join(found) or said, otherwise="WARN")
 
 
 def canary_lift(judge: JudgedCorpus) -> Verdict:
