@@ -32,11 +32,10 @@ from corpora_by_procedure import Runs, scored
 from published import DATA
 
 from certify_assets.certificates import Settings, evaluate, observe
-from certify_assets.certificates.attempt_planning import designs, plan_attempts
 from certify_assets.certificates.auroc import auroc
 from certify_assets.certificates.one_run import rows_until_stop, stop_limit
+from certify_assets.certificates.planning import Planner
 from certify_assets.certificates.procedures import DEFAULT
-from certify_assets.certificates.row_planning import RowModel
 from certify_assets.certificates.sampling import TASKS, Draw
 from certify_assets.tables.score_table import read_score_table
 
@@ -148,17 +147,19 @@ def all_labels(runs: Runs, asked: Settings) -> Found:
 def planned(runs: Runs, asked: Settings, attempts: int, guess: tuple[float, float]) -> float:
     """Return the share that a plan expects, from scores and a guess that is off by so much."""
     area, rate = auroc(runs.scores, runs.outcomes == 1), float(runs.outcomes.mean())
-    model = RowModel.of(
-        runs.scores, float(np.clip(rate + guess[1], 0.01, 0.99)), min(area + guess[0], 0.999)
+    planner = Planner.of(
+        runs.scores,
+        runs.tasks,
+        success_rate=float(np.clip(rate + guess[1], 0.01, 0.99)),
+        auroc=min(area + guess[0], 0.999),
     )
-    if asked.method.by_rows:
-        return model.plan(np.unique(runs.tasks).size, asked).coverage
-    return plan_attempts(model, runs.scores, runs.tasks, asked, attempts=attempts).coverage
+    return planner.plan(asked, attempts=attempts).coverage
 
 
 def cells(name: str, runs: Runs, draws: int) -> Iterator[Cell]:
     """Measure and plan every draw of a corpus."""
-    several = designs(np.unique(runs.tasks, return_counts=True)[1])
+    planner = Planner.of(runs.scores, runs.tasks, success_rate=0.5, auroc=0.5)
+    several = planner.designs
     draws_of = {"one_run": ("one_run", 1), "average": ("average", 1)}
     draws_of |= {str(number): (DEFAULT, number) for number in several[:-1]}
     draws_of["all"] = (DEFAULT, several[-1])

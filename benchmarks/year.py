@@ -346,8 +346,6 @@ class Year:
             "lexical",
             "--audit-rate",
             0.25,
-            "--spot-rate",
-            0.25,
             "--draw-seed",
             7,
         )

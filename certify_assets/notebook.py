@@ -19,6 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from certify_assets import certificates as core
 from certify_assets.certificates import Certificate, CertificateSet, Sides
+from certify_assets.certificates.certifier import parted
+from certify_assets.certificates.counts import SIDES
+from certify_assets.certificates.ladder import climb, procedures_of
+from certify_assets.certificates.procedures import PROMISES
 from certify_assets.errors import InputError, quoted
 from certify_assets.tables.settings import (
     COLUMNS,
@@ -179,7 +183,6 @@ class CertificatePair(_NotebookMethods):
     """
 
     certificates: tuple[Certificate, ...]
-    joint_delta: float | None
     _evidence: _Evidence = field(repr=False, compare=False)
 
     @property
@@ -213,7 +216,7 @@ class CertificatePair(_NotebookMethods):
 
     @property
     def _set(self) -> CertificateSet:
-        return CertificateSet(self.certificates, self.joint_delta)
+        return CertificateSet(self.certificates)
 
     @property
     def _sides(self) -> Sides:
@@ -251,6 +254,7 @@ def certify(
     tasks: Sequence[Any] | NDArray[Any] | None = None,
     *,
     side: str = "both",
+    promise: Literal["average", "confident", "proved"] | None = None,
     columns: Mapping[str, str] | None = None,
     success: str | Sequence[str] | None = None,
     failure: str | Sequence[str] | None = None,
@@ -276,6 +280,9 @@ def certify(
     tasks : sequence of hashables, optional
         Task of each run; not with a table.
     side : {"both", "reject", "release"}
+    promise : {"average", "confident", "proved"}, optional
+        An error within alpha on average, with confidence by simulation, or with a proof. By default
+        confident; where that certifies nothing, average is tried, which needs one run a task.
     columns : mapping of str to str, optional
         What the columns of a table are called, by ``task``, ``score``, ``outcome``, ``id``,
         ``agent`` and ``split``.
@@ -339,6 +346,7 @@ def certify(
         keywords = {
             "agents": table.agents,
             "alone": table.alone,
+            "again": table.again,
             "named": table.named,
             **keywords,
         }
@@ -363,14 +371,34 @@ def certify(
         )
     evidence = _Evidence(scores, outcomes, tasks, reading, keywords.get("pool"), read_as)
     keywords["provenance"] = {**read, **(keywords.get("provenance") or {})}
+    if side != "both" and "joint" in keywords:
+        raise InputError("joint is for both sides. Leave it or side out.")
+    sides = SIDES if side == "both" else (side,)
+    found = _issue((scores, outcomes, tasks), promise, sides, keywords)
     if side != "both":
-        return TableCertificate.of(
-            core.certify(scores, outcomes, tasks, side=side, **keywords), evidence
-        )
-    if "procedure" in keywords:
-        keywords["procedures"] = (keywords.pop("procedure"),)
-    found = core.certify_sides(scores, outcomes, tasks, **keywords)
-    return CertificatePair(found.certificates, found.joint_delta, evidence)
+        return TableCertificate.of(found.certificates[0], evidence)
+    return CertificatePair(found.certificates, evidence)
+
+
+def _issue(
+    table: tuple[Any, Any, Any],
+    promise: str | None,
+    sides: Sequence[str],
+    keywords: dict[str, Any],
+) -> CertificateSet:
+    """Issue by a procedure that is named, or by the strongest promise that certifies anything."""
+    procedure, joint = keywords.pop("procedure", None), keywords.pop("joint", False)
+    if procedure is not None:
+        if promise is not None:
+            raise InputError("promise names the procedure. Leave procedure out.")
+        keywords |= {"sides": sides, "procedures": (procedure,), "joint": joint}
+        return core.certify_sides(*table, **keywords)
+    if promise not in (None, *PROMISES):
+        raise InputError(f"promise is {quoted(promise)}; give one of {', '.join(PROMISES)}.")
+    about, settings = parted(keywords, more=["joint"])
+    certifier = core.Certifier.of(*table, **about)
+    tried = procedures_of(promise, drawn=certifier.sample is not None)
+    return climb(certifier, tried, settings, sides=sides, joint=joint)
 
 
 def _refuse_other_order(*columns: Any) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import pandas as pd
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import Trajectory, write_groups
+from certify_assets.corpora.schema import write_groups
+from certify_assets.corpora.trajectory import Trajectory
 from certify_assets.operations.batches import (
     BatchRecord,
     ProvisionalBatch,
@@ -54,7 +55,7 @@ def store_batch(
         decisions=frame["decision"].value_counts().to_dict(),
         reasons=frame["reason"].value_counts().to_dict(),
         asked=frame["asked"].value_counts().to_dict(),
-        drawn_tasks={},
+        drawn_tasks=0,
         **dict.fromkeys(("runs", "new", "changed", "known", "outcomes_left_out"), 0),
         dropped={},
         findings=(),
@@ -114,7 +115,7 @@ def receive_batch(
             objects={
                 "runs": objects.put_stream(lambda sink: write_groups(sink, [list(runs)])),
                 "identities": objects.put_table(identities),
-                "draw": objects.put_json((draw or RunDraw(drawn={})).to_dict()),
+                "draw": objects.put_json((draw or RunDraw(drawn=())).to_dict()),
                 "files": objects.put_json({}),
             },
         ),

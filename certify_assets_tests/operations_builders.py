@@ -111,7 +111,7 @@ def provisional_batch(
     store: Store, folder: Path, *, tasks: int = 60, audit_rate: float = 0.0
 ) -> ProvisionalBatch:
     """Deploy the judge of `c` and decide a batch with an agent that CAL does not have."""
-    plan = SamplingPlan(audit_rate, 0.0, 5)
+    plan = SamplingPlan(audit_rate, 5)
     deploy(judged(store), sampling=plan, track=False)
     truth: dict[str, int] = {}
     lines = write_runs(folder / "truth.jsonl", tasks=tasks, attempts=4, seed=3)

@@ -5,8 +5,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from certify_assets.certificates.populations import Sample
-from certify_assets.research.populations import Clustered, Fooled
+from certify_assets.research.populations import Clustered, Fooled, Sample
 
 #: a generator, or the seed of one
 Seed: TypeAlias = np.random.Generator | int | Sequence[int]

@@ -32,10 +32,8 @@ JUDGE = "lexical"
 
 
 def draw_tasks(plan: SamplingPlan, corpus: str, tasks: Iterable[str]) -> np.ndarray:
-    """Return ``audit``, ``spot`` or ``""`` for each entry of `tasks`."""
-    names = [*tasks]
-    places = plan.places(corpus, names)
-    return np.array([places[task] for task in names], dtype="<U5")
+    """Return which of `tasks` are drawn."""
+    return np.array([plan.draws(corpus, task) for task in tasks], dtype=bool)
 
 
 def deploy_by_hand(
@@ -112,11 +110,9 @@ def write_batch(
             ["decision", "reason"],
         ] = ["human", "known_task"]
     draw = _draw(store, corpus, batch, plan, deployment, frame)
-    drawn = np.array([draw.drawn.get(run, "") for run in frame["trajectory_id"]])
-    frame["asked"] = np.where(
-        frame["decision"] == "human", "undecided", np.where(drawn == "spot", "spot_check", "")
-    )
-    frame.loc[(drawn == "audit") & (frame["reason"] != "known_task"), "asked"] = "audit_sample"
+    drawn = frame["trajectory_id"].isin(draw.drawn)
+    frame["asked"] = np.where(frame["decision"] == "human", "undecided", "")
+    frame.loc[drawn & (frame["reason"] != "known_task"), "asked"] = "audit_sample"
     frame = frame.assign(
         reject_threshold=reject, release_threshold=np.nan if release is None else release
     )
@@ -158,15 +154,11 @@ def _draw(
 
 
 def drawn_tasks(
-    plan: SamplingPlan, corpus: str, kind: str, number: int, *, prefix: str = "new"
+    plan: SamplingPlan, corpus: str, number: int, *, drawn: bool = True, prefix: str = "new"
 ) -> list[str]:
-    """Return the first tasks of a kind of the draw among those named after a prefix."""
+    """Return the first tasks that are drawn, or not, among those named after a prefix."""
     names = [f"{prefix}-{place:05d}" for place in range(200 * number)]
-    return [
-        name
-        for name, drawn in zip(names, draw_tasks(plan, corpus, names), strict=True)
-        if drawn == kind
-    ][:number]
+    return [name for name in names if plan.draws(corpus, name) == drawn][:number]
 
 
 def drawn_run(rows: pd.DataFrame, task: str) -> str:

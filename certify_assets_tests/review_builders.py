@@ -6,7 +6,8 @@ from typing import Any
 import pandas as pd
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import Step, Trajectory, write_groups
+from certify_assets.corpora.schema import write_groups
+from certify_assets.corpora.trajectory import Step, Trajectory
 from certify_assets.operations.decisions import DECISION_COLUMNS
 from certify_assets.operations.labels import Label, read_labels
 from certify_assets.operations.review_queue import Queue, ask_twice, load_queue
@@ -83,13 +84,13 @@ def write_runs(store: Store, key: str, runs: Sequence[Trajectory]) -> None:
 
 
 def session_batch(store: Store, *, audits: int = 2, undecided: int = 4) -> list[str]:
-    """Write a batch with audit tasks of two attempts, a spot check, undecided runs and three that nobody is asked about; return who is asked."""
+    """Write a batch with audit tasks of two attempts, undecided runs and three that nobody is asked about; return who is asked."""
     rows = [
         decided(f"audit-{task}/{attempt}", asked="audit_sample", score=-2.0, attempt=attempt)
         for task in range(audits)
         for attempt in (0, 1)
     ]
-    rows += [decided("spot-0/0", asked="spot_check", score=2.0)]
+    rows += [decided("near-0/0", asked="undecided", score=1.499)]
     rows += [
         decided(f"open-{number}/0", asked="undecided", score=0.1 * (number % 10))
         for number in range(undecided)

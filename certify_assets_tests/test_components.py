@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from certify_assets.components import Corpora, refuse_repeated
+from certify_assets.components import Corpora
+from certify_assets.components.corpora import refuse_repeated
 from certify_assets.defs import setup
 from certify_assets.errors import InputError
 from certify_assets_tests.builders import write_runs

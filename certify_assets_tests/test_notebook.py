@@ -5,6 +5,7 @@ import copy
 import json
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,6 +16,8 @@ import pytest
 
 from certify_assets import Certificate, InputError, certify
 from certify_assets import certificates as core
+from certify_assets.certificates.procedures import PROMISES
+from certify_assets.cli.main import main
 from certify_assets_tests.paths import REPOSITORY
 
 NOTEBOOK = REPOSITORY / "docs" / "notebook.ipynb"
@@ -144,7 +147,7 @@ def test_scores_that_fall_or_are_percentages_are_certified_and_decided_alike(
     assert found.decide(percent)["decision"].tolist() == decided
     with pytest.raises(InputError, match="the certificate was issued on scores from"):
         certify(unit, alpha=0.2, side="reject").decide(percent)
-    with pytest.raises(InputError, match=r"column .score.: .* Leave score_scale= out"):
+    with pytest.raises(InputError, match=r"column .score.: .* Leave score_scale out"):
         certify(falling, score_scale="probability")
     with pytest.raises(InputError, match="score_scale is of the column of a table"):
         certify(*columns, score_scale="probability")
@@ -186,6 +189,26 @@ def test_both_sides_are_a_pair_with_the_document_of_the_command(runs: pd.DataFra
     decisions = core.decide(expected.certificates, runs["score"]).decisions
     assert pair.decide(runs)["decision"].tolist() == decisions.tolist()
     assert pair.promise == expected.statement and "Both hold" in pair.promise
+
+
+@pytest.mark.parametrize("promise", [None, *PROMISES])
+def test_a_promise_is_chosen_as_the_command_chooses_it(
+    promise: Any, runs: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = runs.drop_duplicates("task_id").assign(trajectory_id=lambda rows: rows["task_id"])
+    few.to_csv(tmp_path / "few.csv", index=False)
+    asked = [] if promise is None else ["--promise", promise]
+    with suppress(SystemExit):
+        main(["certificate", str(tmp_path / "few.csv"), "--alpha", "0.2", "--json", *asked])
+    issued = json.loads(capsys.readouterr().out)
+    assert certify(few, alpha=0.2, promise=promise).to_dict() == issued
+
+
+def test_a_promise_is_one_of_three_and_names_the_procedure(runs: pd.DataFrame) -> None:
+    with pytest.raises(InputError, match="give one of average, confident, proved"):
+        certify(runs, promise="sure")
+    with pytest.raises(InputError, match="Leave procedure out"):
+        certify(runs, promise="proved", procedure="one_run")
 
 
 def test_a_card_is_a_bar_in_the_colours_of_the_page(runs: pd.DataFrame) -> None:

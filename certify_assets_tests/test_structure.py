@@ -32,6 +32,7 @@ LAYERS = [
     "tables",
     "storage",
     "corpora",
+    "doctor",
     "judges",
     "operations",
     "workspace",
@@ -71,7 +72,7 @@ def _imports(path: Path) -> set[str]:
 
 
 def _layer(name: str) -> int | None:
-    # definitions.py is the sum of defs, components.py what YAML makes more of them with
+    # definitions.py is the sum of defs, components what YAML makes more of them with
     name = {"components": "defs", "definitions": "defs"}.get(name, name)
     return LAYERS.index(name) if name in LAYERS else None
 

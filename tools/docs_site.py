@@ -152,11 +152,12 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def load_schema(name: str) -> dict[str, Any]:
-    """Return the schema that `certify schema` prints, or that of the component."""
-    if name == "component":
-        from certify_assets.components import Corpora
+    """Return the schema that `certify schema` prints, or that of a component."""
+    if name in ("component", "certificate_component"):
+        from certify_assets.components import Certificate, Corpora
 
-        model = cast("Any", Corpora.model())
+        made = Corpora if name == "component" else Certificate
+        model = cast("Any", made.model())
         return cast("dict[str, Any]", model.model_json_schema())
     from certify_assets.cli.schema import schema_of
 

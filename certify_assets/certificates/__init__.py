@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from certify_assets.certificates.agents import AgentError, largest_agent_error, leave_one_agent_out
 from certify_assets.certificates.audit import (
     Audit,
     ThresholdCurve,
@@ -24,19 +23,16 @@ from certify_assets.certificates.evaluation import Evaluation, evaluate
 from certify_assets.certificates.gates import table_gates
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.monitor import Monitoring, monitor_certificate
-from certify_assets.certificates.planning import CorpusFacts, corpus_facts, plan_sample_size
 from certify_assets.certificates.procedures import EVERY_PROCEDURE, PROCEDURES, confidence_words
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet, Sides, decide, joint_confidence
 from certify_assets.certificates.verification import NOT_VOUCHED, settings_of, verify
 
 __all__ = [
-    "AgentError",
     "Audit",
     "Certificate",
     "CertificateSet",
     "Certifier",
-    "CorpusFacts",
     "Diagnosis",
     "EVERY_PROCEDURE",
     "Evaluation",
@@ -51,18 +47,14 @@ __all__ = [
     "certify",
     "certify_sides",
     "confidence_words",
-    "corpus_facts",
     "decide",
     "diagnose",
     "evaluate",
     "joint_confidence",
-    "largest_agent_error",
-    "leave_one_agent_out",
     "measure_threshold",
     "monitor_certificate",
     "n_min",
     "observe",
-    "plan_sample_size",
     "procedure_settings",
     "resample_audit",
     "settings_of",

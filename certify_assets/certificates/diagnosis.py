@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certify_assets.arrays import Integers, Names
-from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.evaluation import Evaluation, evaluate
 from certify_assets.certificates.evidence import GivenPool, as_pool
-from certify_assets.certificates.guard import factor_needed
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.taskboot import draws_needed
@@ -32,12 +30,10 @@ CAUSES: Final = {
     "none, so nothing was tested; give one (--set pilot=FILE).",
     "draws": "The number of draws is the limit: with {draws} resamples no threshold can pass at "
     "level {level:.3g}; at least {draws_needed} are needed, or the engine without draws (auto).",
-    "base_rate": "The base rate is the limit: only {decided} of {runs} runs are {what}, and "
-    "{least} are needed ({seen}). The lowest error is {lowest:.3f}, not below α = {alpha:g}.",
     "judge": "The judge is the limit: its lowest error is {lowest:.3f}, not below α = {alpha:g} "
     "({seen}). More tasks will not help; a better judge or a larger α will.",
-    "guard": "The guard ({guard}) is the limit: {held}; the lowest error seen is {lowest:.3f} at "
-    "coverage {coverage:.3f} ({seen}).",
+    "guard": "The guard (floor) is the limit: the {tasks} tasks are too few to exclude tasks that "
+    "are wrong throughout, or a few of them hold most runs. Label more tasks, or cap the attempts.",
     "tasks": "The number of tasks is the limit: {tasks} tasks cannot show an error below "
     "α = {alpha:g} at level {level:.3g}; the lowest error seen is {lowest:.3f} at coverage "
     "{coverage:.3f} ({seen}).",
@@ -53,11 +49,9 @@ class Diagnosis:
     stopped_by : None or a key of `CAUSES`
         None when something was certified. "unread": reading stopped early, or labels are unclear,
         so that nothing more can be said. "judge": the error exceeds α at every threshold.
-        "base_rate": so it does, and the trajectories of the class that this side decides are a
-        smaller share than α and too few for any judge. "tasks": the error is below α, the tasks
-        are too few to show it.
-        "guard": the bootstrap passes and the guard does not. "draws": so few resamples are drawn
-        that none could pass. "input": the procedure lacks a pilot table.
+        "tasks": the error is below α, the tasks are too few to show it. "guard": the bootstrap
+        passes and the guard does not. "draws": so few resamples are drawn that none could pass.
+        "input": the procedure lacks a pilot table.
     tasks : int
         Tasks observed.
     cause : str
@@ -105,7 +99,7 @@ class Diagnosis:
     @property
     def sentence(self) -> str:
         """Say what stopped it and what would lift it."""
-        if self.stopped_by not in ("tasks", "guard"):
+        if self.stopped_by != "tasks":
             return self.cause
         if self.tasks_needed is None or self.coverage_then is None:
             return f"{self.cause} Fewer than a million tasks will not help."
@@ -168,28 +162,19 @@ def diagnose_evaluation(
     errors, stopped = counts.selective_error, _stopped_by(evaluation, settings)
     best = int(np.flatnonzero(errors == errors.min())[-1])
     rate, area = int(counts.successes.sum()) / evaluation.scored, observations.auroc
-    held = f"{counts.tasks} tasks are too few to exclude tasks that are wrong throughout"
-    if bool(evaluation.guard.concentrated[evaluation.passed_test].all()):
-        held = f"a few of the {counts.tasks} tasks hold most of what is covered"
     ranking = "undefined" if area is None else f"{area:.3f}"
     cause = CAUSES.get(stopped or "", "A threshold is certified.").format(
         alpha=settings.alpha,
         level=evaluation.test.level,
-        decided=_decided(evaluation, settings),
-        runs=evaluation.scored,
-        what="failures" if settings.side == "reject" else "successes",
-        least=n_min(settings.alpha, settings.delta),
-        guard=settings.applied_guard,
         draws=settings.draws,
         draws_needed=draws_needed(evaluation.test.level),
         tasks=counts.tasks,
-        held=held,
         lowest=errors[best],
         coverage=counts.coverage[best],
         seen=f"success rate {rate:.3f}, AUROC {ranking}",
     )
     needed = then = None
-    if stopped in ("tasks", "guard"):
+    if stopped == "tasks":
         needed, then = _tasks_needed(evaluation, settings)
     return Diagnosis(stopped, counts.tasks, cause, needed, then, rate, area)
 
@@ -203,18 +188,8 @@ def _stopped_by(evaluation: Evaluation, settings: Settings) -> str | None:
         return "guard"
     if settings.coarse_draws:
         return "draws"
-    if float(evaluation.tested.selective_error.min()) < settings.alpha:
-        return "tasks"
-    # a small table has few of everything: the share says whether more tasks bring enough
-    rare = settings.alpha * evaluation.scored
-    few = min(n_min(settings.alpha, settings.delta), rare)
-    return "base_rate" if _decided(evaluation, settings) < few else "judge"
-
-
-def _decided(evaluation: Evaluation, settings: Settings) -> int:
-    """Return the trajectories of the class that a side decides."""
-    successes = int(evaluation.counts.successes.sum())
-    return evaluation.scored - successes if settings.side == "reject" else successes
+    lowest = float(evaluation.tested.selective_error.min())
+    return "tasks" if lowest < settings.alpha else "judge"
 
 
 def approximate(number: int) -> str:
@@ -234,32 +209,18 @@ def _tasks_needed(evaluation: Evaluation, settings: Settings) -> tuple[int | Non
     if evaluation.plan is not None:
         # a sequence passes nothing before its start
         places = np.intersect1d(places, evaluation.plan.start)
-    guarded = np.array([_guard_tasks(evaluation, settings, int(place)) for place in places])
     tested, test = evaluation.tested.part(places), evaluation.test.part(places)
 
     def passing(number: int) -> Integers:
         level = settings.level(number)
         inside = settings.method.tails(tested, replace(test, level=level), number) <= level
-        return places[inside & (guarded <= number)]
+        return places[inside]
 
     least = max(tasks + 1, fewest_tasks(settings))
     needed = smallest(lambda number: passing(number).size > 0, least, least=least, most=_MOST_TASKS)
     if needed is None:
         return None, None
     return needed, float(evaluation.counts.coverage[passing(needed)[0]])
-
-
-def _guard_tasks(evaluation: Evaluation, settings: Settings, place: int) -> float:
-    """Return the tasks at which the guard passes: the floor falls with each of them."""
-    if settings.applied_guard == "none":
-        return 1
-    tasks, guard = evaluation.counts.tasks, evaluation.guard
-    delta = settings.delta / settings.candidates
-    factor = factor_needed(evaluation.counts, place, settings.alpha, delta)
-    log_floor = math.log(max(float(guard.floor_probability[place]), 1e-300))
-    if log_floor >= 0:
-        return math.inf
-    return math.ceil(tasks * max(factor, math.log(guard.limit) / log_floor))
 
 
 def smallest(

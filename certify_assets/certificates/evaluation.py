@@ -22,7 +22,6 @@ from certify_assets.certificates.guard import GuardTest, apply_guard, no_guard
 from certify_assets.certificates.inputs import Observations, check_others
 from certify_assets.certificates.one_run import row_counts, several_tails
 from certify_assets.certificates.procedures import PROVED, RowTails, Test
-from certify_assets.certificates.pseudo_task import PseudoTask
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.task_sizes import pseudo_task
 from certify_assets.errors import InputError
@@ -209,11 +208,3 @@ def _guard(observations: Observations, counts: TaskCounts, settings: Settings) -
         delta=settings.delta / settings.candidates,
         size_ratio=settings.size_ratio,
     )
-
-
-def coverage_under(pseudo: PseudoTask, evaluation: Evaluation, settings: Settings) -> float:
-    """Return the coverage that another pseudo-task leaves certified."""
-    counts, test = evaluation.counts, replace(evaluation.test, pseudo=pseudo)
-    passed = settings.method.tails(counts, test, counts.tasks) <= test.level
-    places = np.flatnonzero(passed)
-    return float(counts.coverage[places[-1]]) if places.size else 0.0

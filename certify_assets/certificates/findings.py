@@ -17,13 +17,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from certify_assets.arrays import Floats
 from certify_assets.certificates.certificate import Finding
 from certify_assets.certificates.clustering import n_min
-from certify_assets.certificates.counts import TaskCounts
+from certify_assets.certificates.counts import TaskCounts, covers
 from certify_assets.certificates.diagnosis import FEW_TASKS, diagnose_evaluation
-from certify_assets.certificates.evaluation import Evaluation, coverage_under, evaluate
+from certify_assets.certificates.evaluation import Evaluation
 from certify_assets.certificates.evidence import GIVEN, Evidence
-from certify_assets.certificates.guard import largest_shares
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.settings import BONFERRONI, Settings
 from certify_assets.certificates.task_sizes import POOL_TASKS, pseudo_task
@@ -79,28 +79,22 @@ SENTENCES: Final = {
     "scores_are_outcomes": "The scores are {low} and {high}, and each stands for one outcome. They "
     "may be a copy of the outcomes; give the judge's own scores.",
     "scores_look_reversed": "The AUROC is {area:.3f} (standard error {spread:.3f} over tasks), "
-    "below .5 beyond chance. A higher score must mean a success: {remedy} --lower-is-better.",
+    "below .5 beyond chance. A higher score must mean a success: {remedy} "
+    "--set lower_is_better=true.",
+    "judge_flickers": "{twice} runs have a second score of the same judge. It would change the "
+    "decision of {flips} of them on this side ({share:.1f} %).",
     "any_judge": "The {what} rate {rate:.3f} is within alpha {settings.alpha:g}, so any judge "
-    "keeps the budget on this side. Random scores are certified for {random:.3f} of the runs, "
-    "these for {at.coverage[0]:.3f}.",
+    "keeps the budget on this side, and random scores do.",
     "few_effective_tasks": "The {at.covered_tasks[0]} covered tasks weigh as much as "
     "{at.effective_tasks[0]:.1f} of equal size (Kish). To exclude tasks that are wrong throughout, "
     "{needed} are needed at alpha {settings.alpha:g}.",
     "unequal_tasks": "The largest covered task has {at.largest[0]} runs, {ratio:.3g} times the "
     "median of {median:g}. Cap the attempts a task, or declare size_ratio.",
-    "trajectory_error_above": "Over trajectories the error seen is {at.selective_error[0]:.3f}, "
-    "above alpha {settings.alpha:g}. Tasks with more attempts are wrong more often, and the "
-    "promise weighs every task the same.",
-    "guard_concentration_blocked": "Coverage {wider.coverage[0]:.3f} passes the bootstrap, not the "
-    "guard. The largest task has {share:.1f} % of the covered runs, and all "
-    "{wider.covered_tasks[0]} weigh as much as {wider.effective_tasks[0]:.1f} of equal size.",
-    "guard_floor_blocked": "Coverage {wider.coverage[0]:.3f} from {wider.covered_tasks[0]} tasks "
-    "passes the bootstrap, not the floor. Error-free data would have probability "
-    "{probability:.3g}, above {guard.limit:.3g}, at error ICC {guard.icc:.3f}.",
+    "guard_floor_blocked": "Coverage {wider.coverage[0]:.3f} passes the bootstrap, not the guard: "
+    "its {wider.covered_tasks[0]} tasks, which weigh as much as {wider.effective_tasks[0]:.1f} of "
+    "equal size, are too few.",
     "hand_picked": "The {tasks} tasks of the pool were given by hand. The size ratio holds if they "
     "are every task outside the calibration table, not a choice of them.",
-    "unscored_pool_rows": "{pool.unscored} of {pool.scores.size} rows of the pool have no score "
-    "and count for no size.",
     "few_pool_tasks": "{pool.scored_tasks} tasks of the pool have a score. From {least} on, tasks "
     "larger than those of the calibration table would be charged.",
     "unlike_pool": "Tasks of the pool have other numbers of scored runs than those of the table. "
@@ -108,8 +102,7 @@ SENTENCES: Final = {
     "size_charge": "{charge:.3g} of the covered trajectories count as wrong, because the "
     "calibration tasks say too little of tasks as large as theirs.",
     "pool_size_ratio": "The pool {moves} the size ratio of wrong tasks from {before:.3g} to "
-    "{after:.3g}. Coverage is {coverage:.3f} with it and {without:.3f} without it; equally many "
-    "attempts at every task would give {equal:.3f}.",
+    "{after:.3g}. Equally many attempts at every task would cover more.",
     "pilot_missing": "{why}",
     "nothing_passes": "{why}",
 }
@@ -150,7 +143,6 @@ def certificate_findings(
         "counts": case.counts,
         "at": case.counts.at(case.place),
         "settings": settings,
-        "guard": evaluation.guard,
         "pool": given.pool,
         "repeats": given.repeats,
     }
@@ -159,6 +151,7 @@ def certificate_findings(
         *([("duplicate_rows", {})] if given.repeats else []),
         *_of_the_tasks(case),
         *_of_the_ranking(case),
+        *_of_the_judge(case),
         *_of_the_certificate(case),
         *_of_the_guard(case),
         *_of_the_pool(case),
@@ -308,6 +301,23 @@ def _of_the_ranking(case: _Case) -> _Found:
         yield "scores_look_reversed", {"area": area, "spread": spread, "remedy": remedy}
 
 
+def _of_the_judge(case: _Case) -> _Found:
+    place = case.evaluation.chosen
+    if case.given.again is not None and place is not None:
+        threshold = float(case.counts.thresholds[place])
+        yield from flickers(case.settings.side, threshold, *case.given.again)
+
+
+def flickers(side: str, threshold: float, first: Floats, second: Floats) -> _Found:
+    """Yield the finding on runs that a judge scored twice, where there are any."""
+    twice = np.isfinite(first) & np.isfinite(second)
+    number = int(np.count_nonzero(twice))
+    if number:
+        flips = covers(side, threshold, first[twice]) != covers(side, threshold, second[twice])
+        count = int(np.count_nonzero(flips))
+        yield "judge_flickers", {"twice": number, "flips": count, "share": 100 * count / number}
+
+
 def _of_the_certificate(case: _Case) -> _Found:
     counts, settings, place = case.counts, case.settings, case.evaluation.chosen
     if place is None:
@@ -316,12 +326,8 @@ def _of_the_certificate(case: _Case) -> _Found:
     if settings.side == "release":
         rate, what = 1 - rate, "failure"
     if rate <= settings.alpha:
-        given, rows = case.given, case.rows.at_random(settings.seed)
-        chance = evaluate(rows, settings, given.pilot, given.pool)
-        yield "any_judge", {"rate": rate, "what": what, "random": chance.chosen_coverage}
+        yield "any_judge", {"rate": rate, "what": what}
     if settings.method.estimand != "trajectory":
-        if counts.selective_error[place] > settings.alpha:
-            yield "trajectory_error_above", {}
         return
     needed = n_min(settings.alpha, settings.delta)
     if counts.effective_tasks[place] < needed:
@@ -340,14 +346,7 @@ def _of_the_guard(case: _Case) -> _Found:
     blocked = np.flatnonzero(case.evaluation.passed_test & ~guard.passed)
     if not blocked.size or blocked[-1] <= (-1 if chosen is None else chosen):
         return
-    place = int(blocked[-1])
-    wider = case.counts.at(place)
-    if guard.floor_probability[place] > guard.limit:
-        probability = guard.floor_probability[place]
-        yield "guard_floor_blocked", {"wider": wider, "probability": probability}
-    else:
-        share = 100 * float(largest_shares(wider)[0])
-        yield "guard_concentration_blocked", {"wider": wider, "share": share}
+    yield "guard_floor_blocked", {"wider": case.counts.at(int(blocked[-1]))}
 
 
 def _of_the_pool(case: _Case) -> _Found:
@@ -356,8 +355,6 @@ def _of_the_pool(case: _Case) -> _Found:
         return
     if pool.origin == GIVEN:
         yield "hand_picked", {"tasks": len(pool.labels)}
-    if pool.unscored:
-        yield "unscored_pool_rows", {}
     if not pseudo.charged:
         yield "few_pool_tasks", {"least": POOL_TASKS}
     if not pseudo.alike:
@@ -367,17 +364,5 @@ def _of_the_pool(case: _Case) -> _Found:
     alone = pseudo_task(case.rows, case.counts, case.settings, None)
     before, after = float(alone.ratios[place]), float(pseudo.ratios[place])
     if f"{before:.3g}" != f"{after:.3g}":
-        without, equal = (
-            coverage_under(other, case.evaluation, case.settings) for other in (alone, pseudo.equal)
-        )
-        yield (
-            "pool_size_ratio",
-            {
-                "moves": "raises" if after > before else "lowers",
-                "before": before,
-                "after": after,
-                "coverage": case.evaluation.chosen_coverage,
-                "without": without,
-                "equal": equal,
-            },
-        )
+        moves = "raises" if after > before else "lowers"
+        yield "pool_size_ratio", {"moves": moves, "before": before, "after": after}

@@ -71,22 +71,8 @@ def concentrated(counts: TaskCounts, alpha: float, delta: float) -> Booleans:
     return found
 
 
-def factor_needed(counts: TaskCounts, place: int, alpha: float, delta: float) -> float:
-    """How many times as many tasks like these would pass both rules at a threshold, at least 1."""
-    if not bool(concentrated(counts.at(place), alpha, delta)[0]):
-        return 1.0
-    limits = _limits(alpha)
-    places = np.arange(1, _EQUAL + 1, dtype=np.float64)
-    shares = float(largest_shares(counts)[place]) * (places / limits)[limits < 1.0]
-    return max(
-        1.0,
-        float(shares.max(initial=0.0)),
-        least_effective(delta) / float(counts.effective_tasks[place]),
-    )
-
-
 #: the floor spends an eighth of δ
-FLOOR_SHARE = 8
+_FLOOR_SHARE = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +84,6 @@ class GuardTest:
     floor_probability: Floats
     limit: float  # largest floor probability that passes
     icc: float  # upper bound of ρ_e in the floor
-    # where so few tasks carry the covered trajectories that no guard passes
-    concentrated: Booleans
 
 
 def inflated_alpha(alpha: float, size_ratio: float) -> float:
@@ -125,7 +109,7 @@ def no_guard(thresholds: int) -> GuardTest:
     """Return what a procedure that takes no guard has: nothing is asked, and nothing computed."""
     unknown = np.full(thresholds, np.nan)
     passed = np.ones(thresholds, dtype=bool)
-    return GuardTest(passed, unknown, math.nan, 1.0, ~passed)
+    return GuardTest(passed, unknown, math.nan, 1.0)
 
 
 def apply_guard(
@@ -140,5 +124,5 @@ def apply_guard(
     mean = inflated_alpha(alpha, size_ratio)
     sizes = map(np.bincount, counts.covered)
     floor = np.array([math.exp(error_free_log_probability(each, mean, icc)) for each in sizes])
-    few, limit = concentrated(counts, alpha, delta), delta / FLOOR_SHARE
-    return GuardTest((floor <= limit) & ~few, floor, limit, icc, few)
+    few, limit = concentrated(counts, alpha, delta), delta / _FLOOR_SHARE
+    return GuardTest((floor <= limit) & ~few, floor, limit, icc)

@@ -254,13 +254,6 @@ class Observations(OrderedRows):
         there = slice(self.scored)
         return self.scores[there], self.outcomes[there], self.tasks[there]
 
-    def at_random(self, seed: int) -> Observations:
-        """Return the same rows with scores of other rows: those of a judge that knows nothing."""
-        places = np.arange(self.scores.size)
-        draws = kernels.task_draws(np.uint64(seed), self.scored)
-        places[: self.scored] = np.argsort(draws, kind="stable")
-        return replace(self, outcomes=self.outcomes[places], tasks=self.tasks[places])
-
     @cached_property
     def task_sizes(self) -> Integers:
         """Scored rows of each task that has one, in the order of the labels."""

@@ -90,12 +90,6 @@ class PseudoTask:
         ratios, clustered, charges = self.ratios[part], self.clustered[part], self.charges[part]
         return replace(self, ratios=ratios, clustered=clustered, charges=charges)
 
-    @property
-    def equal(self) -> PseudoTask:
-        """The same if wrong tasks are no larger than others."""
-        ones = np.ones_like(self.ratios)
-        return PseudoTask(self.icc, ones, ones, 0.0 * ones)
-
 
 def pseudo_task_tails(
     counts: TaskCounts,

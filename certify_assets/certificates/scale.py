@@ -92,23 +92,16 @@ def share_doubt(certificate: Certificate, scores: Floats, tasks: Names) -> str |
     scored = np.isfinite(scores)
     if certificate.threshold is None or not scored.any():
         return None
-    inside = covers(certificate.side, certificate.threshold, scores)
+    inside = covers(certificate.side, certificate.threshold, scores[scored])
     codes = task_codes(tasks)[1][scored]
-    sizes = np.bincount(codes)
-    of_task = np.bincount(codes, weights=inside[scored])
-    number, share = int((sizes > 0).sum()), float(inside[scored].mean())
+    sizes, of_task = np.bincount(codes), np.bincount(codes, weights=inside)
+    number, share = int((sizes > 0).sum()), float(inside.mean())
     expected = certificate.coverage
     # of the certificate, runs of a task count as one: that is no less than its standard error
     spread = expected * (1 - expected) / max(1, certificate.tasks)
-    spread += float(np.square(of_task - share * sizes).sum()) / max(1, codes.size**2)
-    distance = abs(share - expected)
-    if share in (0.0, 1.0):
-        # by chance, where runs of a task go together
-        told = number >= _FEW or (1 - distance) ** number < 0.05
-    else:
-        limit = float(stdtrit(max(1, number - 1), 1 - _SURE / 2)) * math.sqrt(spread)
-        told = number >= _FEW and distance > max(_DIFFERENT, limit)
-    if not told or distance == 0:
+    spread += float(np.square(of_task - share * sizes).sum()) / codes.size**2
+    limit = float(stdtrit(max(1, number - 1), 1 - _SURE / 2)) * math.sqrt(spread)
+    if number < _FEW or abs(share - expected) <= max(_DIFFERENT, limit):
         return None
     return (
         f"{100 * share:.1f} % of the scored runs are decided on the {certificate.side} side, "

@@ -20,13 +20,11 @@ LEAST_NEW_TASKS, LEAST_CAL_TASKS = 5, 10
 # new tasks after which half of the level is spent
 _HALF_SPENT: Final = 60
 # parts of the level of a comparison; that of the shares is divided by the sides
-_ORDER, _DISTRIBUTION, _DECIDED = 0.5, 0.25, 0.25
+_ORDER, _DECIDED = 0.5, 0.5
 # tasks of CAL that are compared at most, and the work of one exact test, which gives it a bound
 _MOST_CAL_TASKS, _WORK = 300, 2e8
 # steps into which ranks and shares are rounded, at most and at least
 _STEPS, _FEWEST_STEPS = 20, 4
-#: chance of one for a single batch and side, of runs that no certificate of the corpus decides
-SHIFT_LEVEL: Final = 0.001
 _SEED = 0
 _Scored = tuple[Floats, Sequence[Any]]
 
@@ -35,7 +33,7 @@ _Scored = tuple[Floats, Sequence[Any]]
 class TaskTest:
     """One test of new tasks against those of CAL."""
 
-    name: str  # "order", "distribution", or the side whose share is compared
+    name: str  # "order", or the side whose share is compared
     calibration: float  # median over tasks, or the mean share that is decided
     batch: float
     p_value: float  # two-sided, of tasks drawn alike
@@ -76,8 +74,6 @@ def compare_tasks(
     a permutation test over tasks, exact where tasks are drawn alike, ties included:
 
     * order: the sum of the ranks of the new tasks by mean score;
-    * distribution: the largest distance of the two distribution functions of mean scores
-      (Kolmogorov and Smirnov), which sees what leaves their order as it was;
     * a side: the sum of the shares that its threshold decides. The threshold comes from CAL, which
       makes it cautious.
 
@@ -95,10 +91,7 @@ def compare_tasks(
     middle = (float(np.median(before)), float(np.median(after)))
     ranks = (rankdata([*before, *after]) - 1) / (before.size + after.size - 1)
     order = sum_p_value(ranks[: before.size], ranks[before.size :])
-    found = [
-        TaskTest("order", *middle, order, _ORDER),
-        TaskTest("distribution", *middle, distance_p_value(before, after), _DISTRIBUTION),
-    ]
+    found = [TaskTest("order", *middle, order, _ORDER)]
     for side, threshold in thresholds.items():
         shares = [part.means(covers(side, threshold, part.scores)) for part in (cal, new)]
         shares[0] = shares[0][chosen]
@@ -133,44 +126,12 @@ def _sums(values: Integers, size: int) -> Floats:
     table = np.zeros((size + 1, most + 1))
     table[0, 0] = 1.0
     for place, value in enumerate(values.tolist()):
-        chosen = table * _chances(size, values.size - place)[:, None]
+        # how likely the value is chosen, by the number chosen before it
+        chances = np.clip((size - np.arange(size + 1)) / (values.size - place), 0.0, 1.0)
+        chosen = table * chances[:, None]
         table -= chosen
         table[1:, value:] += chosen[:-1, : most + 1 - value]
     return table[size]
-
-
-def _chances(size: int, left: int) -> Floats:
-    """Return how likely the next of so many left is chosen, by the number chosen before it."""
-    return np.clip((size - np.arange(size + 1)) / left, 0.0, 1.0)
-
-
-def distance_p_value(before: Floats, after: Floats) -> float:
-    """Return how likely two parts of all values have distributions as far apart.
-
-    The largest distance over all values, for all choices of as many of them, ties included.
-    """
-    few, many = sorted((before, after), key=len)
-    every = np.concatenate([few, many])
-    order = np.argsort(every, kind="stable")
-    ends = np.append(np.diff(every[order]) > 0, True)
-
-    def distances(chosen: Integers, so_far: Any) -> Floats:
-        return np.abs(chosen / few.size - (so_far - chosen) / many.size)
-
-    seen = distances(np.cumsum(order < few.size), np.arange(1, every.size + 1))
-    reached, counts = float(seen[ends].max()) - 1e-9, np.arange(few.size + 1)
-    # chance of k of the few among the values so far that were nowhere as far apart
-    inside, beyond = np.zeros(few.size + 1), 0.0
-    inside[0] = 1.0
-    for place, end in enumerate(ends.tolist()):
-        more = inside * _chances(few.size, every.size - place)
-        inside -= more
-        inside[1:] += more[:-1]
-        if end:
-            far = distances(counts, place + 1) >= reached
-            beyond += float(inside[far].sum())
-            inside[far] = 0.0
-    return min(1.0, beyond)
 
 
 @dataclass(frozen=True, eq=False)

@@ -118,6 +118,10 @@ _SIX = "Proved under six assumptions: `certify show FILE` lists them, docs/few-l
     help="Labels by trajectory_id, in place of the outcomes of SCORES.",
 )
 @click.option(
+    "--judge", metavar="NAME", help="The column, scorer, feedback or assessment that is the score."
+)
+@click.option("--truth", metavar="NAME", help="The same for the outcome.")
+@click.option(
     "--sample",
     type=PATH,
     help="The file of the draw that certify sample wrote. Its labels count where --labels is not "
@@ -141,6 +145,8 @@ def certificate(
     labels: Path | None,
     sample: Path | None,
     pool: Path | None,
+    judge: str | None,
+    truth: str | None,
     min_coverage: float | None,
     reading: ReadingOptions,
     settings: dict[str, Any],
@@ -148,11 +154,12 @@ def certificate(
 ) -> None:
     """Certify what share of trajectories a judge may decide alone, on both sides.
 
-    SCORES is a table: CSV, TSV, Parquet, Arrow, JSON, JSON Lines or Excel. It has the columns
-    task_id, score (higher = more likely a success; empty = unscored) and outcome (0, 1, or words
-    such as fail and pass). The columns trajectory_id, agent and split are optional; with split, the
-    rows with split=cal are used. The document holds a certificate a side and the shares decided and
-    left to people. With --side it is one certificate.
+    SCORES is a table (CSV, TSV, Parquet, Arrow, JSON, JSON Lines, Excel), or a log that certify
+    doctor reads, with --judge and --truth where it holds several. A table has the columns task_id,
+    score (higher = more likely a success; empty = unscored) and outcome (0, 1, or words such as
+    fail and pass). The columns trajectory_id, agent and split are optional; with split, the rows
+    with split=cal are used. The document holds a certificate a side and the shares decided and left
+    to people. With --side it is one certificate.
     """
     asked = {**settings, **{name: value for name, value in options.items() if value is not None}}
     side, joint = asked.pop("side", "both"), asked.pop("joint", False)
@@ -161,7 +168,7 @@ def certificate(
     inputs = {"SCORES": scores, "--labels": labels, "--sample": sample, "--pool": pool}
     refuse_overwrite({"--out": out}, {**inputs, "--set pilot": pilot})
     _refuse(side, joint, procedure, promise, pilot, min_coverage)
-    rows = calibration(scores, reading, labels, sample)
+    rows = calibration(scores, reading, labels, sample, judge=judge, truth=truth)
     table, same = rows.table, rows.whole.options_of_more(reading)
     certifier = Certifier.of(
         table.scores,
@@ -172,6 +179,7 @@ def certificate(
         agents=table.agents,
         named=table.named,
         alone=table.alone,
+        again=table.again,
         provenance=table.reading,
         sample=rows.sample,
         left_out=table.left_out,
@@ -287,9 +295,7 @@ def summary(found: CertificateSet, *, whole: bool = False, more: Sequence[str] =
         codes += ", …" * (len(hidden) > _NAMED_FINDINGS)
         plural = "s" * (len(hidden) > 1)
         more = [f"{len(hidden)} more finding{plural} ({codes}): certify show FILE", *more]
-    together = "" if found.joint_delta is None else "both sides together: "
-    confidence = 100 * (1 - (found.joint_delta or lead.delta))
-    trust = f"{confidence:.4g} % confidence"
+    trust = f"{100 * (1 - lead.delta):.4g} % confidence"
     if lead.promise == AVERAGE:
         trust = f"at most twice that with {trust}"
     names = [item.side for item in items] if len(items) > 1 else []
@@ -298,7 +304,7 @@ def summary(found: CertificateSet, *, whole: bool = False, more: Sequence[str] =
         sides.sentence,
         _bar(sides),
         f"{lead.trajectories:,} runs of {lead.tasks:,} tasks: {counts}; "
-        f"{budget_words(lead)}, {together}{trust}",
+        f"{budget_words(lead)}, {trust}",
         *(figures("Certificate", *each, most=_FIGURES, names=names) if whole else ()),
         *(
             [
@@ -401,7 +407,7 @@ def show(file: Path) -> None:
         groups.setdefault(f"{item.procedure}, α = {item.alpha:g}", []).append(item)
     blocks: list[Any] = []
     for title, items in groups.items():
-        blocks += [title, *summary(CertificateSet(tuple(items), found.joint_delta), whole=True)]
+        blocks += [title, *summary(CertificateSet(tuple(items)), whole=True)]
     hashes, first = _hashes(given, found), found.certificates[0]
     proved = [item for item in found.certificates if item.promise != CONFIDENT]
     if proved:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,7 +157,13 @@ class Calibration:
 
 
 def calibration(
-    scores: Path, reading: ReadingOptions, labels: Path | None, sample: Path | None
+    scores: Path,
+    reading: ReadingOptions,
+    labels: Path | None,
+    sample: Path | None,
+    *,
+    judge: str | None = None,
+    truth: str | None = None,
 ) -> Calibration:
     """Return the labelled rows of a table, or those that were drawn.
 
@@ -171,13 +177,24 @@ def calibration(
             "label. Give it with --sample, so that the others count too."
         )
     given = labels or (sample if sample is not None and _has_labels(sample, reading) else None)
-    whole = read_scores(scores, reading, outcomes=given is None)
+    whole = read_scores(scores, reading, outcomes=given is None, judge=judge, truth=truth)
     table = whole.choose_split("cal")
     if given is None and drawn is None:
         if table.outcomes is None:
             say("Without any labels: certify sample draws the runs to label.")
         return Calibration(whole, labelled(table))
     return _joined(whole, table, None if given is None else _read_labels(given, reading), drawn)
+
+
+def labelled_rows(table: ScoreTable, labels: Path | None, reading: ReadingOptions) -> ScoreTable:
+    """Return the rows of a table that have an outcome, or a label of a file, in its order."""
+    if labels is None:
+        return labelled(table)
+    require_ids(table)
+    found = _read_labels(labels, reading)
+    rows = _labelled_by(found, table)
+    places = {name: place for place, name in enumerate(found.outcomes)}
+    return rows.take(np.argsort([places[name] for name in names_of(rows)[1]]))
 
 
 def calibration_of(
@@ -211,27 +228,41 @@ def _joined(
     whole: ScoreTable, table: ScoreTable, found: RunLabels | None, drawn: DrawnFile | None
 ) -> Calibration:
     require_ids(table)
+    if drawn is None:
+        assert found is not None
+        return Calibration(whole, _labelled_by(found, table))
     if found is not None:
-        say(found.matching(table))
-    if drawn is not None:
-        rows = _labels_of_draw(drawn.rows_of(table), found, table)
-        return Calibration(whole, rows, drawn.draw.inputs, drawn)
-    assert found is not None
+        _say_matching(found, table)
+    rows = _labels_of_draw(drawn.rows_of(table), found, table)
+    return Calibration(whole, rows, drawn.draw.inputs, drawn)
+
+
+def join_labels(table: ScoreTable, labels: Path, reading: ReadingOptions) -> ScoreTable:
+    """Return the runs of a table that a file labels, by trajectory_id; say how many match."""
+    require_ids(table)
+    return _labelled_by(_read_labels(labels, reading), table)
+
+
+def _say_matching(found: RunLabels, table: ScoreTable) -> None:
+    say(found.matching(table))
+    if (agreement := found.agreement(table)) is not None:
+        say(agreement.sentence())
+
+
+def _labelled_by(found: RunLabels, table: ScoreTable) -> ScoreTable:
+    """Return the runs of a table that have a label; refuse labels of none of them."""
+    _say_matching(found, table)
     joined = found.join(table)
     assert joined.outcomes is not None
     if (joined.outcomes == UNLABELLED).all():
-        raise InputError(
-            f"No label of {found.path} names a run of {table.path}. Write trajectory_id alike in "
-            "both files."
-        )
+        raise found.no_match(table)
     if (joined.outcomes == UNCLEAR).any():
         raise InputError(
             f"{found.path} calls runs unclear, which only a draw settles. Give its file with "
             "--sample, or leave these runs out with --set no_label=unclear."
         )
     known = joined.outcomes >= 0
-    left_out = int(np.count_nonzero(~known))
-    return Calibration(whole, replace(joined.take(known), left_out=left_out))
+    return replace(joined.take(known), left_out=int(np.count_nonzero(~known)))
 
 
 def _labels_of_draw(rows: ScoreTable, found: RunLabels | None, table: ScoreTable) -> ScoreTable:
@@ -270,8 +301,8 @@ def _has_labels(path: Path, reading: ReadingOptions) -> bool:
     return bool(filled(path, {**COLUMNS, **reading.columns}["outcome"]))
 
 
-def filled(path: Path, column: str) -> int:
-    """Return how many cells of a column say something; 0 where the file lacks it."""
-    table = read_table(path, {column})
+def filled(source: Any, column: str) -> int:
+    """Return how many cells of a column say something; 0 where the file or frame lacks it."""
+    table = read_table(source, {column})
     cells = table.values(column) if column in table.columns else []
     return sum(cell is not None and cell == cell and str(cell).strip() != "" for cell in cells)

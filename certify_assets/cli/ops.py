@@ -19,6 +19,7 @@ from certify_assets.cli.options import (
     open_corpus,
     store_option,
 )
+from certify_assets.cli.outcomes import outcomes
 from certify_assets.cli.output import (
     NOTHING,
     TextTable,
@@ -59,6 +60,7 @@ def ops() -> None:
 
 ops.add_command(export)
 ops.add_command(ingest)
+ops.add_command(outcomes)
 ops.add_command(recertify)
 
 
@@ -93,11 +95,6 @@ ops.add_command(recertify)
     "--audit-rate",
     type=SHARE,
     help="Share of tasks of which reviewers read a run. [default: as before, at first .05]",
-)
-@click.option(
-    "--spot-rate",
-    type=SHARE,
-    help="Share of tasks of which one is read if auto-decided. [default: as before, at first .05]",
 )
 @click.option(
     "--draw-seed",
@@ -214,8 +211,10 @@ def status(corpus: Corpus) -> None:
         load_deployment,
         read_deployments,
     )
+    from certify_assets.operations.outcomes import outcome_counts
 
     before, _ = audit_summaries(corpus)
+    known = outcome_counts(corpus)
     audits, faults = close_batches(corpus)
     if audits != before:
         report_stored(corpus, "ops status", "operations/batch_certificates")
@@ -240,6 +239,7 @@ def status(corpus: Corpus) -> None:
         "batches": [asdict(item) for item in audits],
         "waiting": waiting,
         "faults": faults,
+        "outcomes": known,
         "delta_spent": spent,
         "automatic": None if automatic is None else automatic.model_dump(mode="json"),
     }
@@ -262,6 +262,11 @@ def status(corpus: Corpus) -> None:
         *_batches(audits),
         *faults,
         *(str(item["sentence"]) for item in waiting),
+        *(
+            [f"Outcomes known afterwards: {known['runs']} runs, {known['wrong']} decided wrongly."]
+            if known["runs"]
+            else []
+        ),
         code=0 if refusal is None and not faults else NOTHING,
     )
 

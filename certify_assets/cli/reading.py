@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,11 @@ _OF_TABLES = (
     "How tables are read: success=, failure= and no_label= (outcomes, separated by commas), "
     "threshold= (a success from there on), unlabelled=drop, ids=fold. May be repeated."
 )
+_OF_SCORES = (
+    " Of scores: lower_is_better=true (every score is negated), score_scale=probability or "
+    "log-odds (percentages are divided by 100 where they are probabilities)."
+)
+_SCALES = ("probability", "log-odds")
 
 
 set_option = click.option(
@@ -82,24 +87,14 @@ def reading_options(
             multiple=True,
             metavar="NAME=VALUE",
             callback=lambda _, __, given: parse_settings(given),
-            help=about + _OF_TABLES,
-        ),
-        click.option(
-            "--score-scale",
-            type=click.Choice(["probability", "log-odds"]),
-            help="What scores are. Percentages are divided by 100 where probabilities are said. "
-            "[default: as those of CERTIFICATE were, or as they are]",
-        ),
-        click.option(
-            "--lower-is-better",
-            is_flag=True,
-            help="A lower score means a success is likelier: every score is negated.",
+            help=about + _OF_TABLES + _OF_SCORES,
         ),
         click.option(
             "--columns",
             metavar="FIELD=NAME,…",
             callback=lambda _, __, text: parse_columns(text or ""),
-            help="Other names of columns: task=…,score=…,outcome=…,id=…,agent=…,split=….",
+            help="Other names of columns: task=…,score=…,again=…,outcome=…,id=…,agent=…,split=…,"
+            "annotator=….",
         ),
     ]
     if names:
@@ -114,18 +109,17 @@ def reading_options(
             *,
             columns: Mapping[str, str],
             chosen: Mapping[str, str],
-            lower_is_better: bool,
-            score_scale: str | None,
             file: Mapping[str, Any] | None = None,
             **values: Any,
         ) -> Any:
             said = {**(file or {}), **{name: literal(text) for name, text in chosen.items()}}
+            lower, scale = _about_scores(said)
             known = [*names, *(entry.name for entry in fields(TableSettings))]
             if unknown := [name for name in said if name not in known]:
-                raise unknown_setting(unknown[0], known)
+                raise unknown_setting(unknown[0], [*known, "lower_is_better", "score_scale"])
             # outcomes are texts, also those that look like a number
             table = {name: chosen.get(name, said[name]) for name in said if name not in names}
-            reading = ReadingOptions(columns, TableSettings.of(table), lower_is_better, score_scale)
+            reading = ReadingOptions(columns, TableSettings.of(table), lower, scale)
             if names:
                 values["settings"] = {name: said[name] for name in said if name in names}
             return given(reading=reading, **values)
@@ -138,24 +132,70 @@ def reading_options(
     return add
 
 
+def _about_scores(said: dict[str, Any]) -> tuple[bool, str | None]:
+    """Take out of settings what they say of scores: whether lower is better, and their scale."""
+    lower, scale = said.pop("lower_is_better", False), said.pop("score_scale", None)
+    if not isinstance(lower, bool):
+        raise InputError(f"lower_is_better is {lower!r}. Give true or false.")
+    if scale not in (None, *_SCALES):
+        raise InputError(f"score_scale is {scale!r}. Give {' or '.join(_SCALES)}.")
+    return lower, scale
+
+
 column_options = reading_options()
 
 
-def read_scores(path: Path, reading: ReadingOptions, *, outcomes: bool = True) -> ScoreTable:
-    """Read a score table as the options say; say what was understood that is not plain."""
-    fields = [name for name in COLUMNS if outcomes or name != "outcome"]
+def read_scores(
+    path: Path,
+    reading: ReadingOptions,
+    *,
+    outcomes: bool = True,
+    judge: str | None = None,
+    truth: str | None = None,
+) -> ScoreTable:
+    """Read a score table or a log as the options say; say what was understood that is not plain.
+
+    `judge` and `truth` name the columns of score and outcome; in a log scorers, feedback or
+    assessments, of which there may be one alone.
+    """
+    named = {"score": judge, "outcome": truth if outcomes else None}
+    for field, name in named.items():
+        if name is not None and field in reading.columns:
+            raise InputError(f"--columns {field}= and --judge or --truth name it. Leave one out.")
+    asked = {**reading.columns, **{field: name for field, name in named.items() if name}}
+    source, reading = _source(path, replace(reading, columns=asked), outcomes=outcomes)
+    left = {"annotator"} if outcomes else {"annotator", "outcome"}
+    fields = [name for name in COLUMNS if name not in left]
     # column options are of every table of a command, so of a further one, such as a pool, they
     # would not settle what it lacks
     with remedies() if path in _arguments() else nullcontext():
-        table = read_score_table(path, reading, fields=fields)
+        table = read_score_table(source, reading, fields=fields)
     say_read_as(path, table.read_as)
     doubt = None if reading.issued is None else table.doubt(reading.issued)
     if doubt is not None:
-        settled = f"or say with --score-scale {doubt.option} that these are right."
+        settled = f"or say with --set score_scale={doubt.option} that these are right."
         if doubt.sure:
             raise InputError(f"{doubt.sentence}, {settled}")
         say(f"warning: {doubt.sentence}, {settled}")
     return table
+
+
+def _source(path: Path, reading: ReadingOptions, *, outcomes: bool) -> tuple[Any, ReadingOptions]:
+    """Return a table file, or the runs of a log as a table with its judge and truth named."""
+    from certify_assets.corpora.judged import JUDGE, TRUTH, is_log, read_judged
+
+    before = reading.remembered or {}
+    columns = {**COLUMNS, **before, **reading.columns}
+    if not is_log(path, [columns["task"], columns["score"]]):
+        return path, reading
+    runs = read_judged([path])
+    say_read_as(path, [runs.title, *runs.notes])
+    asked = dict(reading.columns)
+    for field, kind in (("score", JUDGE), ("outcome", TRUTH)):
+        if (field == "score" or outcomes) and field not in before:
+            name = runs.named(kind, asked.get(field))
+            asked |= {} if name is None else {field: name}
+    return runs.frame, replace(reading, columns=asked)
 
 
 def labelled(table: ScoreTable) -> ScoreTable:
@@ -180,6 +220,10 @@ def remedies() -> Iterator[None]:
     except TableError as problems:
         context = click.get_current_context(silent=True)
         if context is None or not problems.options:
+            raise
+        # an option of its own names them
+        own = {"score": context.params.get("judge"), "outcome": context.params.get("truth")}
+        if any(own.get(name) for name in problems.options):
             raise
         columns = {name: text for name, text in problems.options.items() if name in COLUMNS}
         words = ["certify", *context.meta.get(GIVEN, ())]
@@ -210,8 +254,8 @@ def reading_words(reading: ReadingOptions) -> list[str]:
         words += ["--set", f"{name}={value}"]
     columns = written_columns(reading.columns)
     words += ["--columns", columns] if columns else []
-    words += ["--score-scale", reading.score_scale] if reading.score_scale else []
-    words += ["--lower-is-better"] if reading.lower_is_better else []
+    words += ["--set", f"score_scale={reading.score_scale}"] if reading.score_scale else []
+    words += ["--set", "lower_is_better=true"] if reading.lower_is_better else []
     return words
 
 

@@ -7,18 +7,19 @@ of the texts of every run. Registrations of the TEST ledger name the version.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.schema import Trajectory
+from certify_assets.corpora.trajectory import (
+    Trajectory,
+    instruction_sha256,
+    letters_sha256,
+    trajectory_sha256,
+)
 from certify_assets.errors import InputError
-from certify_assets.files import sha256_bytes
-from certify_assets.names import plain_names
 from certify_assets.storage.events import Discarded, Payload
 
 if TYPE_CHECKING:
@@ -28,36 +29,6 @@ if TYPE_CHECKING:
     from certify_assets.storage.store import Store
 
 _SHOWN = 5
-_SPACES: Final = b" \t\n\r\v\f"
-# without signs of arithmetic: 3 - 1 and 3 + 1 are two tasks
-_PUNCTUATION: Final = ".,;:!?…\"'`´()[]{}«»‹›“”„‘’‚¿¡"
-
-
-def trajectory_sha256(run: Trajectory) -> str:
-    """Hash what makes a run this run: task, agent and texts, but not its id, file and label."""
-    steps = [[step.action, step.observation] for step in run.steps]
-    content = [run.task_id, run.agent, run.instruction, steps]
-    return sha256_bytes(json.dumps(content).encode("ascii"))
-
-
-def letters_sha256(instruction: str, steps: Iterable[Sequence[str]]) -> str:
-    """Hash the texts of a run without their spaces; empty for a run without texts."""
-    # bytes.translate takes a tenth of the time of splitting into words, and every import pays it
-    texts = [instruction, *(text for step in steps for text in step)]
-    letters = [text.encode("utf-8", "surrogatepass").translate(None, _SPACES) for text in texts]
-    return sha256_bytes(b"\0".join(letters)) if any(letters) else ""
-
-
-# attempts at a task ask the same
-@lru_cache(maxsize=1024)
-def instruction_sha256(text: str) -> str:
-    """Hash the words of an instruction; empty where it has none.
-
-    Case, spaces, invisible signs, forms of Unicode and punctuation around words do not count.
-    """
-    plain = plain_names([text])[0].casefold()
-    words = [word for part in plain.split() if (word := part.strip(_PUNCTUATION))]
-    return sha256_bytes(json.dumps(words).encode("ascii"))[:32] if words else ""
 
 
 def run_table(runs: Iterable[Trajectory]) -> pd.DataFrame:

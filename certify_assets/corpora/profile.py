@@ -13,9 +13,9 @@ import numpy as np
 
 from certify_assets.certificates.clustering import ClusterSummary, n_min, summarise_clusters
 from certify_assets.corpora.config import CorpusConfig
-from certify_assets.corpora.deliveries import instruction_sha256
 from certify_assets.corpora.rendering import Outline, Rendered, render_frame
 from certify_assets.corpora.splits import SPLITS, SplitManifest, tasks_to_add, verify_manifest
+from certify_assets.corpora.trajectory import instruction_sha256
 from certify_assets.documents import Document
 from certify_assets.errors import InputError
 

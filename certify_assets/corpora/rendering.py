@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from certify_assets.corpora.schema import Step, clean_text, read_runs
+from certify_assets.corpora.schema import read_runs
+from certify_assets.corpora.trajectory import Step, clean_text
 from certify_assets.errors import require_whole
 from certify_assets.files import canonical_json, sha256_bytes
 

@@ -1,18 +1,16 @@
-"""A trajectory in memory (`Trajectory`), as a table (a pandas frame) and on disk (Parquet)."""
+"""Trajectories as a table (a pandas frame) and on disk (Parquet)."""
 
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from certify_assets.errors import InputError, quoted
+from certify_assets.corpora.trajectory import Step, Trajectory, clean_text
 from certify_assets.work import counted
 
 if TYPE_CHECKING:
@@ -39,10 +37,6 @@ ARROW_SCHEMA = pa.schema(
     ]
 )
 COLUMNS: tuple[str, ...] = tuple(ARROW_SCHEMA.names)
-_IDENTITIES = ("corpus", "task_id", "trajectory_id", "agent")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_MAX_ATTEMPT = 2**31 - 1
 # a row group of the file: so many rows, or fewer where their texts are long, however it was read
 _GROUP_ROWS = 4096
 _GROUP_CHARS = 32 << 20
@@ -52,65 +46,6 @@ SMALL_COLUMNS: tuple[str, ...] = tuple(name for name in COLUMNS if name != "step
 
 def _schema(columns: Sequence[str]) -> pa.Schema:
     return pa.schema([ARROW_SCHEMA.field(name) for name in columns])
-
-
-def clean_text(text: str) -> str:
-    """Replace lone surrogates, which UTF-8 does not allow, by the replacement character."""
-    return text if text.isascii() else _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One exchange of an agent with its environment: what it did, and what it saw then."""
-
-    action: str
-    observation: str
-
-    def __post_init__(self) -> None:
-        if not type(self.action) is type(self.observation) is str:
-            raise InputError(
-                f"a step has the action {quoted(self.action)} and the observation "
-                f"{quoted(self.observation)}; give texts, empty where there was none."
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class Trajectory:
-    """One attempt of one agent at one task."""
-
-    corpus: str
-    # the cluster: trajectories of a task are never treated as independent
-    task_id: str
-    # unique within the corpus
-    trajectory_id: str
-    agent: str
-    # number among the agent's attempts at the task, from 0
-    attempt: int
-    instruction: str
-    steps: tuple[Step, ...]
-    # 1 = success, None = not labelled
-    outcome: int | None
-    # the file that it was read from, with its SHA-256 ("" where it was generated in place)
-    source_file: str = ""
-    source_sha256: str = ""
-
-    def __post_init__(self) -> None:
-        for name in (*_IDENTITIES, "instruction", "source_file", "source_sha256"):
-            value = getattr(self, name)
-            if not isinstance(value, str) or (name in _IDENTITIES and not value.strip()):
-                raise self._error(name, "a text")
-        if self.source_sha256 and not _SHA256.fullmatch(self.source_sha256):
-            raise self._error("source_sha256", "64 hexadecimal digits")
-        if type(self.attempt) is not int or not 0 <= self.attempt <= _MAX_ATTEMPT:
-            raise self._error("attempt", "a whole number from 0")
-        if isinstance(self.outcome, bool) or self.outcome not in (None, 0, 1):
-            raise self._error("outcome", "1, 0 or nothing")
-
-    def _error(self, name: str, wanted: str) -> InputError:
-        return InputError(
-            f"trajectory {self.trajectory_id!r} of task {self.task_id!r}: {name} is "
-            f"{quoted(getattr(self, name))}; give {wanted}."
-        )
 
 
 def to_frame(trajectories: Iterable[Trajectory]) -> pd.DataFrame:

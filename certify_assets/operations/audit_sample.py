@@ -1,23 +1,21 @@
 """Labelled runs of drawn tasks: which of them may extend CAL."""
 
-# A task counts when it was drawn "audit" before anything was scored and every drawn run of it has
+# A task counts when it was drawn before anything was scored and every drawn run of it has
 # an outcome of a majority of its reviewers. Labels of its other runs count nothing: reviewers got
 # these because the judge could not decide them. Draws and decisions are objects, which never
 # change. Tasks that are open or tied are left out and reported, not corrected for, so
 # whether a task gets complete must not depend on its outcomes: a few open tasks are enough to hide
 # half of the errors where reviewers put off what went badly.
 #
-# `USES` says what the labels of each kind are for. Labels of drawn runs certify and monitor. Those
-# of runs that the judge could not decide are of the hardest runs, so they do neither. Labels of a
-# batch draw certify their batch alone: they are drawn by score among
-# runs that the corpus certificate does not cover. A column ``provenance`` states the kind, and
-# every reader of labels enforces it.
+# Labels of drawn runs certify and monitor. Those of runs that the judge could not decide are of the
+# hardest runs, so they do neither. Labels of a batch draw certify their batch alone: they are drawn
+# by score among runs that the corpus certificate does not cover.
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -37,15 +35,7 @@ from certify_assets.storage.moment import remembered
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
-#: what the labels of each kind may do outside of their own batch
-USES: Final[Mapping[str, frozenset[str]]] = {
-    "audit_sample": frozenset({"certify", "monitor"}),
-    "spot_check": frozenset({"monitor"}),
-    "batch_draw": frozenset(),
-    "undecided": frozenset(),
-}
 #: share of drawn tasks that are open or tied above which a recertification carries a warning
 OPEN_SHARE: Final = 0.05
 #: why a drawn task does not count
@@ -89,11 +79,6 @@ class CountedTasks:
         return waiting / able if able else 0.0
 
 
-def serves(kinds: pd.Series[str], use: Literal["certify", "monitor"]) -> pd.Series[bool]:
-    """Return which rows are of a kind whose labels have a use."""
-    return kinds.isin([kind for kind, uses in USES.items() if use in uses])
-
-
 def not_covered(frame: pd.DataFrame) -> pd.Series[bool]:
     """Return which decisions are of runs that the corpus certificate does not cover."""
     return frame["reason"].isin([*NOT_COVERED, *CLOSED])
@@ -101,16 +86,13 @@ def not_covered(frame: pd.DataFrame) -> pd.Series[bool]:
 
 @remembered
 def drawn_decisions(corpus: Corpus) -> pd.DataFrame:
-    """Return all decisions with columns ``drawn`` and ``kind``, a key of `USES`.
-
-    A run is drawn as audit, spot or not at all ("").
-    """
+    """Return all decisions with the columns ``drawn`` and ``kind``: see `with_draw`."""
     import pandas as pd
 
     parts = [_drawn(corpus, name) for name in batch_names(corpus)]
-    return (
-        pd.concat(parts, ignore_index=True) if parts else no_decisions().assign(drawn="", kind="")
-    )
+    if parts:
+        return pd.concat(parts, ignore_index=True)
+    return no_decisions().assign(drawn=False, kind="")
 
 
 def _drawn(corpus: Corpus, batch: str) -> pd.DataFrame:
@@ -118,20 +100,15 @@ def _drawn(corpus: Corpus, batch: str) -> pd.DataFrame:
 
 
 def with_draw(rows: pd.DataFrame, draw: RunDraw) -> pd.DataFrame:
-    """Return the decisions of a batch with the columns ``drawn`` and ``kind``."""
-    rows = rows.assign(drawn=[draw.drawn.get(run, "") for run in rows["trajectory_id"]])
-    return rows.assign(kind=label_kinds(rows))
+    """Return the decisions of a batch with the columns ``drawn`` and ``kind``.
 
-
-def label_kinds(rows: pd.DataFrame) -> NDArray[np.str_]:
-    """Return the kind of each row's label; a run that two draws drew is of the audit sample."""
+    The kind of a label is audit_sample, batch_draw or undecided. A run that two draws drew is of
+    the audit sample.
+    """
+    drawn = rows["trajectory_id"].isin(draw.drawn)
     by_batch = (rows["decision"] == PROVISIONAL) | (rows["reason"] == "batch_draw")
-    cases = {
-        "audit_sample": rows["drawn"] == "audit",
-        "batch_draw": by_batch,
-        "spot_check": rows["drawn"] == "spot",
-    }
-    return np.select(list(cases.values()), list(cases), "undecided")
+    kinds = np.select([drawn, by_batch], ["audit_sample", "batch_draw"], "undecided")
+    return rows.assign(drawn=drawn, kind=kinds)
 
 
 def with_labels(frame: pd.DataFrame, labels: Iterable[Label]) -> pd.DataFrame:
@@ -170,21 +147,11 @@ def completed_at(labels: Iterable[Label], runs: Mapping[str, Sequence[str]]) -> 
     return found
 
 
-def completed_rows(
-    frame: pd.DataFrame,
-    labels: Iterable[Label],
-    runs: Mapping[str, Sequence[str]],
-    *,
-    after: int = 0,
-) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Return the rows of tasks in the order of their completion, with the label that it came by.
-
-    Those alone that were completed after a label.
-    """
-    found = {task: place for task, place in completed_at(labels, runs).items() if place > after}
-    places = frame["task_id"].map(found)
-    order = np.argsort(places[places.notna()].to_numpy(), kind="stable")
-    return frame[places.notna()].iloc[order], found
+def rows_in_order(frame: pd.DataFrame, places: Mapping[str, int]) -> pd.DataFrame:
+    """Return the rows of tasks that have a place, in the order of these."""
+    found = frame["task_id"].map(dict(places))
+    order = np.argsort(found[found.notna()].to_numpy(), kind="stable")
+    return frame[found.notna()].iloc[order]
 
 
 def count_audit_tasks(
@@ -213,10 +180,10 @@ def count_audit_tasks(
     draws = {name: RunDraw.load(corpus, name).runs for name in frame["batch"].unique()}
     wanted = RunsOfTask.of(corpus.current.config, plan)
     frame["otherwise"] = [draws[name] != wanted for name in frame["batch"]]
-    audit = with_labels(frame[serves(frame["kind"], "certify")], labels)
+    audit = with_labels(frame[frame["drawn"].astype(bool)], labels)
     reasons = _reasons(audit, corpus.manifest.assignment, adapter_sha256)
     runs = audit.groupby("task_id", sort=False)["trajectory_id"].agg(list)
-    rows, _ = completed_rows(audit, labels, runs[reasons == ""].to_dict())
+    rows = rows_in_order(audit, completed_at(labels, runs[reasons == ""].to_dict()))
     waiting = audit[audit["task_id"].map(reasons).isin(["open", "tied"])]
     counts = reasons.value_counts()
     names = ["trajectory_id", "task_id", "agent", "batch", "score"]

@@ -146,9 +146,9 @@ def _sentence(group: _Group, test: TaskTest) -> str:
     if others:
         shown = ", ".join(others[-_SHOWN:]) + (", …" if len(others) > _SHOWN else "")
         where += f" (with those of {len(others)} batches before this one: {shown})"
-    if test.name in ("order", "distribution"):
+    if test.name == "order":
         what = (
-            f"the scores of {where} are not distributed as those of the calibration table (a task "
+            f"the scores of {where} are not those of the calibration table (a task "
             f"has {test.batch:.3g} in the median, there {test.calibration:.3g}"
         )
     else:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import COLUMNS, Step, Trajectory
+from certify_assets.corpora.schema import COLUMNS
+from certify_assets.corpora.trajectory import Step, Trajectory
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
 from certify_assets.storage.database import insert, number_column, tables, text_column
@@ -100,7 +101,7 @@ class BatchRecord(_BatchEvent):
     decisions: Mapping[str, int]
     reasons: Mapping[str, int]
     asked: Mapping[str, int]  # rows by the reason for which reviewers are asked
-    drawn_tasks: Mapping[str, int]
+    drawn_tasks: int
     runs: int  # of the delivery, as are the next five
     new: int
     changed: int

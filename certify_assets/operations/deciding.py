@@ -246,12 +246,8 @@ def _store(deployment: Deployment, name: str, runs: pd.DataFrame, scored: _Score
         assert judge is not None
         assert made is not None
         frame, promise, waits = begin_audit(judge, made, name, frame)
-    drawn = RunDraw.load(corpus, name).drawn
-    places = np.array([drawn.get(run, "") for run in frame["trajectory_id"]], object)
-    of_tasks = {task: place for task, place in zip(frame["task_id"], places, strict=True) if place}
-    asked = asked_rows(
-        places, frame["decision"].to_numpy(object), (coverage.splits != "") | changed
-    )
+    drawn = frame["trajectory_id"].isin(RunDraw.load(corpus, name).drawn).to_numpy(bool)
+    asked = asked_rows(drawn, frame["decision"].to_numpy(object), (coverage.splits != "") | changed)
     frame = frame.assign(asked=asked, corpus=corpus.name, batch=name)
     findings = [
         *(("changed_runs", sentence) for sentence in about.sentences),
@@ -274,7 +270,7 @@ def _store(deployment: Deployment, name: str, runs: pd.DataFrame, scored: _Score
         decisions=_counts(frame["decision"]),
         reasons=_counts(frame["reason"]),
         asked=_counts(frame["asked"]),
-        drawn_tasks=dict(Counter(of_tasks.values())),
+        drawn_tasks=int(frame.loc[drawn, "task_id"].nunique()),
         **{field: getattr(about, field) for field in delivered},
         findings=tuple({"code": code, "message": message} for code, message in findings),
         bill=scored.bill,
@@ -371,7 +367,7 @@ def _findings(
                 "draw of them would save no label.",
             )
     plan = None if deployment.record is None else deployment.record.sampling
-    if plan is not None and not plan.audit_rate + plan.spot_rate:
+    if plan is not None and not plan.audit_rate:
         yield (
             "nothing_sampled",
             "No task is drawn for review, so nothing would show that the error has grown.",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: why a run is in the review queue, the most urgent first; "" where it is not
-ASKED: Final = ("batch_draw", "audit_sample", "spot_check", "undecided", "")
+ASKED: Final = ("batch_draw", "audit_sample", "undecided", "")
 
 #: decision of a run that waits for the certificate of its batch
 PROVISIONAL: Final = "provisional"

@@ -147,7 +147,7 @@ def deployed_spending(corpus: Corpus) -> Spending:
 
 
 def plan_before(corpus: Corpus) -> SamplingPlan:
-    """Return the sampling of the last deployment; at first .05 and .05 under a new secret seed."""
+    """Return the sampling of the last deployment; at first .05 under a new secret seed."""
     now = load_deployment(corpus)
     return SamplingPlan(seed=secrets.randbits(62)) if now is None else now.sampling
 

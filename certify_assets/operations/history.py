@@ -229,7 +229,7 @@ def _side(
     from certify_assets.certificates.monitor import TaskStream, error_interval
 
     mine = frame["certificate_sha256"].astype(str).str.contains(certificate.sha256, regex=False)
-    rows = frame[mine & (frame["drawn"] != "")]
+    rows = frame[mine & frame["drawn"].astype(bool)]
     decided = rows[rows["decision"] == certificate.side]
     wrong = decided["outcome"] == (certificate.side == "reject")
     parts = decided.assign(wrong=wrong).groupby("task_id")

@@ -39,7 +39,6 @@ class StreamFigures:
 
     rows: int
     audit_tasks: int
-    spot_tasks: int
     left_out: Mapping[str, int]
     sha256: str
     batch_draws: int = 0  # labelled runs of batch draws, none of which is in the stream

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
@@ -10,10 +9,8 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.judges.specs import SIDES
-from certify_assets.operations.audit_sample import not_covered, with_draw
+from certify_assets.operations.audit_sample import with_draw
 from certify_assets.operations.batches import (
     batch_names,
     changed_batches,
@@ -44,16 +41,7 @@ monitored = sa.Table(
     text_column("trajectory_id"),
     text_column("task_id"),
     sa.Column("score", sa.Float),
-    *map(text_column, ("decision", "reason", "asked", "adapter_sha256", "drawn", "kind")),
-)
-#: of each batch the lowest score that was not rejected and the highest that was not released,
-#: among the runs that the corpus certificate covers
-undecided = sa.Table(
-    "undecided",
-    tables,
-    text_column("corpus", primary_key=True),
-    text_column("batch", primary_key=True),
-    *(sa.Column(side, sa.Float) for side in SIDES),
+    *map(text_column, ("decision", "reason", "asked", "adapter_sha256", "kind")),
 )
 _COLUMNS = [column.name for column in monitored.columns][3:]
 
@@ -68,30 +56,23 @@ def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> No
 
 def _replace(corpus: Corpus, connection: sa.Connection, batch: str) -> None:
     """Make the rows of a batch again from its decisions as they are now."""
-    for table in (monitored, undecided):
-        its = table.c.corpus == corpus.name, table.c.batch == batch
-        connection.execute(table.delete().where(*its))
+    its = monitored.c.corpus == corpus.name, monitored.c.batch == batch
+    connection.execute(monitored.delete().where(*its))
     if is_undone(corpus, batch) or not is_decided(corpus, batch):
         return
     frame = with_draw(decisions_of(corpus, batch), RunDraw.load(corpus, batch))
-    used = frame[(frame["drawn"] != "") | (frame["kind"] != "undecided")]
+    used = frame[frame["kind"] != "undecided"]
     columns = (used[name].tolist() for name in _COLUMNS)
     rows = zip(used.index.tolist(), *columns, strict=True)
     insert(connection, monitored, ((corpus.name, batch, *row) for row in rows))
-    left = frame[~not_covered(frame)]
-    scores = {side: left.loc[left["decision"] != side, "score"] for side in SIDES}
-    ends = scores["reject"].min(), scores["release"].max()
-    # PostgreSQL takes nan for the largest number
-    known = (None if math.isnan(end) else float(end) for end in ends)
-    insert(connection, undecided, [(corpus.name, batch, *known)])
 
 
 @remembered
 def monitored_rows(corpus: Corpus) -> pd.DataFrame:
     """Return the decided runs that were drawn and those of batch draws, the oldest batch first.
 
-    Column ``drawn`` is audit, spot or empty, ``kind`` a key of `audit_sample.USES`, and ``twice``
-    says whether the run came again in another batch.
+    Column ``kind`` is audit_sample or batch_draw, and ``twice`` says whether the run came again in
+    another batch.
     """
     import pandas as pd
 
@@ -109,13 +90,3 @@ def monitored_rows(corpus: Corpus) -> pd.DataFrame:
     times = Counter(row.run for row in names if row.batch in batches)
     twice = [name for name, count in times.items() if count > 1]
     return frame.assign(twice=frame["trajectory_id"].isin(twice))
-
-
-def narrow_batches(corpus: Corpus, certificate: Certificate) -> set[str]:
-    """Return the batches in which a run inside the certified region was not decided."""
-    limit, score = certificate.threshold, undecided.c[certificate.side]
-    if limit is None:
-        return set()
-    inside = score <= limit if certificate.side == "reject" else score >= limit
-    query = sa.select(undecided.c.batch).where(undecided.c.corpus == corpus.name, inside)
-    return {row.batch for row in corpus.store.indexed(query)}

@@ -2,13 +2,9 @@
 
 # The score tables of monitoring/<corpus>/<judge>/ are read in the order of their names, so a file
 # that is added later must have a later name. The labelled tasks of operation are a stream with an
-# e-process of its own. Tasks drawn "audit" come with every drawn run, tasks drawn "spot" with the
-# drawn runs that were decided without review: of the others the score is enough, outside of the
-# certified region. Where a batch was decided under narrower thresholds than the monitored ones,
-# spot tasks have unlabelled runs inside the region. Leaving such tasks out alone would keep the
-# easy ones, so the spot tasks of the whole batch are left out. A task has its place where its last
-# missing label came; neither a later batch nor a clock set back moves it. Runs
-# that the corpus certificate does not cover are no part of what it promises, nor of its tasks here.
+# e-process of its own. A drawn task comes with every drawn run, and has its place where its last
+# missing label came; neither a later batch nor a clock set back moves it. Runs that the corpus
+# certificate does not cover are no part of what it promises, nor of its tasks here.
 
 from __future__ import annotations
 
@@ -27,10 +23,9 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.names import in_both, shared_names
 from certify_assets.operations.audit_sample import (
-    completed_rows,
     first_faults,
     not_covered,
-    serves,
+    rows_in_order,
     with_labels,
 )
 from certify_assets.operations.batches import REFUSALS, BatchRecord, Refusal, UndoneBatch
@@ -43,7 +38,7 @@ from certify_assets.operations.deployment import (
     load_deployment,
     strictest_certificates,
 )
-from certify_assets.operations.labels import labels_head, read_labels
+from certify_assets.operations.labels import read_labels
 from certify_assets.operations.monitor_record import (
     LabelPrefix,
     MonitoredOperation,
@@ -55,7 +50,8 @@ from certify_assets.operations.monitor_record import (
     monitor_entry,
     record_alarms,
 )
-from certify_assets.operations.monitored_rows import monitored_rows, narrow_batches
+from certify_assets.operations.monitored_rows import monitored_rows
+from certify_assets.operations.outcomes import known_head, read_outcomes, standing_in, stream_places
 from certify_assets.operations.recertification_record import recertification_number
 from certify_assets.tables.score_table import (
     NOT_STATED,
@@ -236,11 +232,11 @@ def monitor_new_labels(corpus: Corpus) -> None:
     if deployed is None:
         return
     judge = certified_judge(JudgedCorpus(corpus, deployed.judge))
-    if not labels_head(corpus)[0] and not judge.store.folder.names(_folder(judge)):
+    if not known_head(corpus)[0] and not judge.store.folder.names(_folder(judge)):
         return
     record = _stored(judge)
     read = record and record.operation and record.operation.labels
-    if record is None or read != LabelPrefix(*labels_head(corpus)) or not _is_of_now(record, judge):
+    if record is None or read != LabelPrefix(*known_head(corpus)) or not _is_of_now(record, judge):
         monitor_judge(judge)
 
 
@@ -251,7 +247,7 @@ def label_alarm(
     # An alarm of the certificate in use is no evidence on one with a wider budget or of another
     # day; these labels are, and the false alarms of each are bounded by its own δ.
     sample = None if recertification_number(judge.corpus.name, key) else read_audit_sample(judge)
-    if sample is None and not labels_head(judge.corpus)[0]:
+    if sample is None and not known_head(judge.corpus)[0]:
         return None
     after = labels_before(judge, key)
     for item in certificates:
@@ -350,7 +346,7 @@ def _stream_source(corpus: Corpus) -> tuple[LabelPrefix, str]:
     """Return what the stream depends on: the last label that it knows, version of the decisions."""
     last = (corpus.store.last(corpus.name, kind) for kind in (BatchRecord, UndoneBatch))
     version = sha256_bytes(canonical_json([item and item.sha256 for item in last]))
-    return LabelPrefix(*labels_head(corpus)), version
+    return LabelPrefix(*known_head(corpus)), version
 
 
 def operation_stream(
@@ -359,19 +355,27 @@ def operation_stream(
     """Return the stream of operation for a certificate of the adapter that scored the rows."""
     # tasks that were complete up to label `after` may be in the certificate, and are left out
     every, labels = monitored_rows(corpus), read_labels(corpus)
+    outcomes = read_outcomes(corpus)
     by_batch = with_labels(every[every["kind"] == "batch_draw"], labels)
     known = set(corpus.manifest.assignment)
     rows, uncovered = _covered_rows(every, known)
-    frame = with_labels(rows[serves(rows["kind"], "monitor")], labels)
-    reasons, wanted = _reasons(frame, known, narrow_batches(corpus, certificate), certificate)
+    said = [*labels, *standing_in(labels, outcomes)]
+    frame = with_labels(rows[rows["kind"] == "audit_sample"], said)
+    reasons = _reasons(frame, known, certificate)
     left_out = {"not_covered": uncovered} if uncovered else {}
     left_out |= Counter(reason for reason in reasons if reason)
-    counts = frame[wanted & (frame["task_id"].map(reasons) == "")]
+    # an open task holds back those after it that no reviewer settles
+    counts = frame[frame["task_id"].map(reasons).isin(["", "open"])]
     needed = counts.groupby("task_id", sort=False)["trajectory_id"].agg(list).to_dict()
-    rows, order = completed_rows(frame, labels, needed, after=after)
-    if len(order) < len(needed):
-        left_out["before_certificate"] = len(needed) - len(order)
-    spots = rows.loc[rows["drawn"] == "spot", "task_id"].nunique()
+    settled = [task for task in needed if reasons[task] == ""]
+    found = stream_places(labels, outcomes, needed)
+    places = {task: found[task] for task in settled if task in found}
+    order = {task: place for task, place in places.items() if place > after}
+    rows = rows_in_order(frame, order)
+    if len(order) < len(places):
+        left_out["before_certificate"] = len(places) - len(order)
+    if len(places) < len(settled):
+        left_out["behind_open"] = len(settled) - len(places)
     stream = LabelledRows(
         rows["score"].to_numpy(np.float64),
         rows["outcome"].fillna(0).to_numpy(np.int8),
@@ -379,8 +383,7 @@ def operation_stream(
     )
     figures = StreamFigures(
         rows=len(rows),
-        audit_tasks=len(order) - spots,
-        spot_tasks=spots,
+        audit_tasks=len(order),
         left_out=left_out,
         sha256=stream.sha256(),
         batch_draws=int(by_batch["outcome"].notna().sum()),
@@ -392,24 +395,19 @@ def _covered_rows(every: pd.DataFrame, known: set[str]) -> tuple[pd.DataFrame, i
     """Return the rows that the corpus certificate covers, and how many drawn tasks have none."""
     # those of known tasks stay, to be counted as such
     rows = every[~not_covered(every) | every["task_id"].isin(known)]
-    drawn = set(every.loc[serves(every["kind"], "monitor"), "task_id"])
+    drawn = set(every.loc[every["kind"] == "audit_sample", "task_id"])
     return rows, len(drawn - set(rows["task_id"]))
 
 
-def _reasons(
-    frame: pd.DataFrame, known: set[str], narrow: set[str], certificate: Certificate
-) -> tuple[pd.Series[str], pd.Series[bool]]:
-    """Return why each task is left out, "" where it is not, and the rows that must be labelled."""
-    tasks, spot = frame["task_id"], frame["drawn"] == "spot"
-    wanted = ~spot | (frame["asked"] == "spot_check")
+def _reasons(frame: pd.DataFrame, known: set[str], certificate: Certificate) -> pd.Series[str]:
+    """Return why each task is left out; "" where it is not."""
+    tasks = frame["task_id"]
     adapter = certificate.provenance.get("adapter_sha256", "")
     faults = {
         "in_splits": tasks.isin(known),
         "changed_run": frame["twice"].astype(bool),
         "not_scored": frame["reason"].isin(REFUSALS),
         "other_adapter": frame["adapter_sha256"] != adapter,
-        "other_threshold": spot & frame["batch"].isin(narrow),
-        "nothing_decided": ~wanted.groupby(tasks).transform("any").astype(bool),
-        "open": wanted & frame["outcome"].isna(),
+        "open": frame["outcome"].isna(),
     }
-    return first_faults(faults, tasks), wanted
+    return first_faults(faults, tasks)

@@ -17,8 +17,9 @@ import sqlalchemy as sa
 
 from certify_assets.corpora.config import format_domain
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.deliveries import instruction_sha256, renamed_tasks, trajectory_sha256
+from certify_assets.corpora.deliveries import renamed_tasks
 from certify_assets.corpora.inbox import inbox_key, is_inbox_empty, settled_inbox
+from certify_assets.corpora.trajectory import instruction_sha256, trajectory_sha256
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.names import in_both, shared_names
@@ -301,7 +302,7 @@ def _stored(
     files, deployed = objects.put_json(facts.files), load_deployment(corpus)
     first = 1 if last is None else last.content.number + 1
     for number, rows in enumerate(_parts(new), first):
-        draw = RunDraw(drawn={})
+        draw = RunDraw(drawn=())
         # one that cannot be read draws nothing: nobody would be asked about the runs that it
         # decides once it can be
         if deployed is not None:

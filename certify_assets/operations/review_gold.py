@@ -11,12 +11,12 @@ from math import ceil, floor
 from pathlib import Path
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import Trajectory
+from certify_assets.corpora.trajectory import Trajectory
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json
-from certify_assets.operations.agreement import Said, valid_labels
 from certify_assets.operations.batches import batch_names, runs_file, stored_runs
 from certify_assets.operations.labels import Label
+from certify_assets.tables.agreement import Said, valid_labels
 from certify_assets.tables.score_table import read_labels
 
 #: of what a reviewer is shown
@@ -67,7 +67,7 @@ def read_gold(
     corpus: Corpus, path: Path, share: float = GOLD_SHARE
 ) -> tuple[GoldSet, tuple[str, ...]]:
     """Read a table of trajectory_id and outcome, and say what was understood of it."""
-    ids, given, table = read_labels(path)
+    ids, given, *_, table = read_labels(path)
     outcomes: dict[str, int] = {}
     for index, (name, outcome) in enumerate(zip(ids, given.tolist(), strict=True)):
         if name in outcomes or outcome < 0:

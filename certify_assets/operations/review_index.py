@@ -18,7 +18,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import Trajectory
+from certify_assets.corpora.trajectory import Trajectory
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import parse_json
 from certify_assets.operations.audit_sample import not_covered
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 #: why a reviewer is asked, the most needed first
 KINDS: Final = tuple(kind for kind in ASKED if kind)
 # a row has the place of its kind
-_DRAW, _AUDIT, _SPOT, _UNDECIDED = range(len(KINDS))
+_DRAW, _AUDIT, _UNDECIDED = range(len(KINDS))
 # of a drawn run that nothing else asks about
 _UNASKED: Final = len(KINDS)
 _SAID: Final = (Labelled.kind, GoldLabelled.kind)
@@ -436,8 +436,6 @@ def _position(row: Row, audit: Sequence[Row]) -> str:
         tied = any(map(is_tied, audit))
         lacks = sum(one["lacking"] for one in audit if one["covered"])
         among = (lacks, min(one["batch"] for one in audit), task)
-    elif need == _SPOT:
-        among = (row["batch"], task)
     elif need == _UNDECIDED:
         among = (row["distance"],)
     last = (not is_tied(row), row["batch"], row["attempt"], row["run"])

@@ -12,13 +12,13 @@ import numpy as np
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import IntegrityError
 from certify_assets.judges.specs import SIDES
-from certify_assets.operations.agreement import Agreement, measure_agreement
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batches import batch_names, operation_key
 from certify_assets.operations.decisions import load_decisions
 from certify_assets.operations.labels import read_gold_labels, read_labels
 from certify_assets.operations.review_gold import gold_pairs
 from certify_assets.operations.review_index import KINDS, ReviewState, Row, TwiceReviewed, is_tied
+from certify_assets.tables.agreement import Agreement, measure_agreement
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -195,7 +195,7 @@ def _frame(rows: list[Row], decisions: pd.DataFrame) -> pd.DataFrame:
 def _why(row: Mapping[Hashable, Any]) -> str:
     if row["disputed"]:
         return "reviewers are tied"
-    if row["kind"] in ("batch_draw", "audit_sample", "spot_check"):
+    if row["kind"] in ("batch_draw", "audit_sample"):
         return "random check"
     if np.isnan(row["score"]):
         return "unscored"

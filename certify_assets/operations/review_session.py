@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import Trajectory, to_frame
+from certify_assets.corpora.schema import to_frame
+from certify_assets.corpora.trajectory import Trajectory
 from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.judges.base import Reason
-from certify_assets.operations.agreement import Agreement
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batch_drawing import close_batches
 from certify_assets.operations.batches import ClosedBatch, batch_run
@@ -27,6 +27,7 @@ from certify_assets.operations.review_gold import GoldSet
 from certify_assets.operations.review_index import ReviewState
 from certify_assets.operations.review_queue import Queue, load_queue, queue_agreement
 from certify_assets.storage.store import Store
+from certify_assets.tables.agreement import Agreement
 
 _LEASE_SECONDS = 600.0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,20 +29,11 @@ class SamplingPlan:
     """How many tasks are drawn, and the seed that draws them."""
 
     audit_rate: float = 0.05  # share of tasks whose drawn runs extend CAL and feed the monitor
-    spot_rate: float = 0.05  # share whose drawn runs feed the monitor where they are auto-decided
     seed: int = 42  # keep it from the authors of agents: it shows which tasks nobody reads
 
     def __post_init__(self) -> None:
-        for name in ("audit_rate", "spot_rate"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise InputError(
-                    f"{name} is {getattr(self, name)!r}; give a share between 0 and 1."
-                )
-        if self.audit_rate + self.spot_rate > 1.0:
-            raise InputError(
-                f"audit_rate and spot_rate add up to {self.audit_rate + self.spot_rate:g}; give "
-                "shares of at most 1 together."
-            )
+        if not 0.0 <= self.audit_rate <= 1.0:
+            raise InputError(f"audit_rate is {self.audit_rate!r}; give a share between 0 and 1.")
 
     @property
     def runs_seed(self) -> int:
@@ -50,18 +41,13 @@ class SamplingPlan:
         digest = hashlib.sha256(f"{self.seed}\0runs".encode()).digest()
         return int.from_bytes(digest[:8], "big") >> 1
 
-    def places(self, corpus: str, tasks: Iterable[str]) -> dict[str, Literal["audit", "spot", ""]]:
-        """Return ``audit``, ``spot`` or ``""`` of each task."""
-        return {task: self._place(corpus, task) for task in dict.fromkeys(map(str, tasks))}
-
-    def _place(self, corpus: str, task: str) -> Literal["audit", "spot", ""]:
+    def draws(self, corpus: str, task: str) -> bool:
+        """Whether a task is drawn."""
         # seed, corpus and task and nothing else: no score, outcome or agent, so the draw is as
         # if made before scoring
         digest = hashlib.sha256(f"{self.seed}\0{corpus}\0{task}".encode()).digest()
         uniform = int.from_bytes(digest[:8], "big") / 2.0**64
-        if uniform < self.audit_rate:
-            return "audit"
-        return "spot" if uniform < self.audit_rate + self.spot_rate else ""
+        return uniform < self.audit_rate
 
 
 @dataclass(frozen=True)
@@ -91,20 +77,19 @@ class RunsOfTask:
 
 
 def asked_rows(
-    places: NDArray[Any], decisions: NDArray[Any], excluded: NDArray[np.bool_]
+    drawn: NDArray[np.bool_], decisions: NDArray[Any], excluded: NDArray[np.bool_]
 ) -> NDArray[np.object_]:
     """Return why each row is in the review queue; "" where it is not."""
     asked = np.where(decisions == "human", "undecided", "").astype(object)
-    asked[(places == "spot") & np.isin(decisions, ("reject", "release"))] = "spot_check"
     # what is excluded, a seen task or a run that came before, is no draw from the new ones
-    asked[(places == "audit") & ~excluded] = "audit_sample"
+    asked[drawn & ~excluded] = "audit_sample"
     return asked
 
 
 class RunDraw(Document):
     """The drawn runs of a batch."""
 
-    SCHEMA = "certify_assets/draw/2"
+    SCHEMA = "certify_assets/draw/3"
     TITLE = "draw"
     REFUSAL = IntegrityError
 
@@ -112,7 +97,7 @@ class RunDraw(Document):
     plan: SamplingPlan | None = None
     runs: RunsOfTask = RunsOfTask()
     before: tuple[str, ...] = ()  # tasks of the batch that earlier batches brought: not drawn
-    drawn: dict[str, Literal["audit", "spot"]]  # of each drawn run
+    drawn: tuple[str, ...]  # runs
 
     @classmethod
     def of(
@@ -127,17 +112,16 @@ class RunDraw(Document):
     ) -> RunDraw:
         """Draw from the tasks and runs of a batch by the plan of a deployment."""
         names = sorted(names)
-        places = plan.places(corpus, (task for task, _ in names))
-        able = [(task, run) for task, run in names if places[task] and task not in before]
+        able = [(task, run) for task, run in names if task not in before]
+        able = [(task, run) for task, run in able if plan.draws(corpus, task)]
         tasks, ids = [task for task, _ in able], [run for _, run in able]
         rows = runs.draw(max(1, len(able))).rows(tasks, ids)
-        drawn = {ids[row]: places[tasks[row]] for row in sorted(rows.tolist())}
         return cls(
             deployment=number,
             plan=plan,
             runs=runs,
             before=tuple(sorted(before)),
-            drawn=drawn,  # type: ignore[arg-type]
+            drawn=tuple(ids[row] for row in sorted(rows.tolist())),
         )
 
     @classmethod

@@ -18,7 +18,8 @@ import numpy as np
 from certify_assets._version import __version__
 from certify_assets.certificates import Certificate, decide
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import Step, Trajectory, to_frame
+from certify_assets.corpora.schema import to_frame
+from certify_assets.corpora.trajectory import Step, Trajectory
 from certify_assets.documents import Document
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import name_digest, sha256_bytes, write_atomic

@@ -119,7 +119,7 @@ def _labels(document: MonitorRecord) -> Section:
     if document.operation is not None:
         streams = document.operation.streams.values()
         rows = max((item.rows for item in streams), default=0)
-        tasks = max((item.audit_tasks + item.spot_tasks for item in streams), default=0)
+        tasks = max((item.audit_tasks for item in streams), default=0)
         labels = document.operation.labels
         files.append(
             SampleFile(f"labels up to event {labels.sequence}", labels.sha256, rows, tasks)

@@ -30,9 +30,9 @@ from certify_assets.reports.review_run import (
 from certify_assets.reports.wording import compact, count, counted
 
 if TYPE_CHECKING:
-    from certify_assets.operations.agreement import Agreement
     from certify_assets.operations.review_queue import Budget, Queue
     from certify_assets.operations.review_session import QueuedRun, Statement
+    from certify_assets.tables.agreement import Agreement
 
 #: rows of the queue that its page shows
 _MOST_ROWS: Final = 200
@@ -44,10 +44,6 @@ KIND_WORDS: Final = {
     "audit_sample": (
         "Audit sample",
         ("runs of tasks, both drawn at random: they extend CAL and feed the monitor"),
-    ),
-    "spot_check": (
-        "Spot checks",
-        "runs drawn at random that the judge decided by itself: they feed the monitor",
     ),
     "undecided": (
         "Undecided",
@@ -65,7 +61,6 @@ class Reviewer:
 
     name: str
     csrf: str
-    owned: bool = False  # the link is theirs alone, so they cannot be someone else
 
 
 def duration(minutes: float) -> str:

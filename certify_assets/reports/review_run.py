@@ -12,7 +12,7 @@ from certify_assets.corpora.rendering import defuse
 from certify_assets.reports.wording import count
 
 if TYPE_CHECKING:
-    from certify_assets.corpora.schema import Step, Trajectory
+    from certify_assets.corpora.trajectory import Step, Trajectory
 
 SHOWN_CHARS: Final = 700
 WHOLE_CHARS: Final = 20_000

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certify_assets.certificates.populations import Sample, normal_nodes, side_shares
+from certify_assets.arrays import Floats, Integers
 from certify_assets.errors import InputError, quoted
 
 #: label ICC named in the paper → standard deviation of the task effect
 TAU = {0.1: 0.9, 0.5: 2.6, 0.8: 5.0}
 _LARGEST_ICC = 0.9
+
+
+class Sample(NamedTuple):
+    """One drawn table; an outcome is 1 for a success."""
+
+    scores: Floats
+    outcomes: Integers
+    tasks: Integers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,18 +65,24 @@ class Clustered:
         """Selective error of thresholds, by quadrature over task effect and size."""
         effect, weight = self._effects(estimand)
         success = 1 / (1 + np.exp(-(self.base + effect)))
-        covered, errors = side_shares(
-            thresholds,
-            side,
-            success,
-            weight,
-            separation=self.separation,
-            shift=self.loading * effect,
-        )
+        covered, errors = self._side_shares(thresholds, side, success, weight, effect)
         return np.asarray(
             np.divide(errors, covered, out=np.zeros_like(covered), where=covered > 0),
             dtype=np.float64,
         )
+
+    def _side_shares(
+        self, thresholds: ArrayLike, side: str, success: Floats, weight: Floats, effect: Floats
+    ) -> tuple[Floats, Floats]:
+        """Shares of trajectories that thresholds cover, and that are errors among them."""
+        from scipy.special import ndtr
+
+        sign = 1.0 if side == "reject" else -1.0
+        reach = np.asarray(thresholds, dtype=np.float64)[..., None] - self.loading * effect
+        # no matrix product: its last bit depends on how many thresholds are asked for together
+        right = (ndtr(sign * (reach - self.separation)) * (success * weight)).sum(axis=-1)
+        wrong = (ndtr(sign * (reach + self.separation)) * ((1 - success) * weight)).sum(axis=-1)
+        return right + wrong, right if side == "reject" else wrong
 
     def population_icc(self) -> float:
         """Intraclass correlation of the outcomes of two trajectories of one task."""
@@ -75,7 +90,7 @@ class Clustered:
 
     def _effects(self, estimand: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Task effects, and the share of trajectories or tasks with each, up to a factor."""
-        nodes, density = normal_nodes()
+        nodes, density = _normal_nodes()
         effect = effect_sd(self.rho) * nodes
         if not self.size_slope:
             # trajectories of all sizes have the same law
@@ -189,8 +204,17 @@ def _mean_size(law: str) -> float:
     return float(size @ mass)
 
 
+def _normal_nodes() -> tuple[Floats, Floats]:
+    """Return nodes and weights (summing to 1) that integrate over a standard normal variable."""
+    # the trapezoid rule converges exponentially for functions analytic near the axis that decay at
+    # both ends
+    nodes = np.linspace(-9.0, 9.0, 601)
+    density = np.exp(-np.square(nodes) / 2)
+    return nodes, density / density.sum()
+
+
 def _label_icc(tau: float, base: float) -> float:
-    nodes, weight = normal_nodes()
+    nodes, weight = _normal_nodes()
     success = 1 / (1 + np.exp(-(base + tau * nodes)))
     mean = float(weight @ success)
     return float(weight @ np.square(success - mean)) / (mean * (1 - mean))

@@ -29,6 +29,8 @@ ANYWHERE: Final = "CERTIFY_SQLITE_ANYWHERE"
 FILE: Final = "certify.db"
 ROOT_FILE: Final = "root.json"
 _BUSY_MILLISECONDS = 30_000
+#: how long PostgreSQL lets a client wait for another one, and one be silent that others wait for
+WAITING: Final = {"lock_timeout": "60s", "idle_in_transaction_session_timeout": "60s"}
 _MOST_VALUES = 500
 # so many at once change how a table is best asked
 _MANY_ROWS: Final = 10_000
@@ -420,8 +422,8 @@ def _prepare_postgresql(connection: Any, record: object) -> None:
     del record
     # one stopped client must not stop the others
     with connection.cursor() as cursor:
-        cursor.execute("SET lock_timeout='60s'")
-        cursor.execute("SET idle_in_transaction_session_timeout='60s'")
+        for setting, time in WAITING.items():
+            cursor.execute(f"SET {setting} = '{time}'")
     connection.commit()
 
 

@@ -188,7 +188,8 @@ def _read_frame(frame: Any, wanted: AbstractSet[str]) -> Table:
         stored = isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf"
         return column.to_numpy() if stored else column.to_numpy(object, na_value=None)
 
-    return _of_columns(_FRAME, frame.columns, wanted, values, len(frame))
+    path = Path(frame.attrs.get("path", _FRAME))
+    return _of_columns(path, frame.columns, wanted, values, len(frame))
 
 
 def _of_arrow(chunks: Any) -> NDArray[Any]:

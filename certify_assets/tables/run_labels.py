@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,9 +10,10 @@ import numpy as np
 
 from certify_assets.certificates.inputs import UNCLEAR, UNLABELLED
 from certify_assets.errors import InputError
-from certify_assets.tables.score_table import ScoreTable, read_labels
-from certify_assets.tables.settings import COLUMNS, ReadingOptions
-from certify_assets.tables.table import word_of
+from certify_assets.tables.agreement import Agreement, Said, measure_agreement
+from certify_assets.tables.score_table import LabelRows, ScoreTable, read_labels
+from certify_assets.tables.settings import ReadingOptions
+from certify_assets.tables.table import shown, word_of
 
 #: what reviewers write where they cannot settle a run
 _UNCLEAR_WORD = "unclear"
@@ -26,44 +27,47 @@ class RunLabels:
     outcomes: Mapping[str, int]
     # what was understood that is not as a table has it
     read_as: tuple[str, ...] = ()
+    # what each annotator says, where the file names them
+    said: tuple[Said, ...] = ()
+    # runs on which as many annotators say 1 as 0; they have no label
+    ties: int = 0
 
     @classmethod
     def read(cls, path: Path, reading: ReadingOptions) -> RunLabels:
         """Read labels; an empty outcome is no label.
 
+        Of several annotators of a run the majority counts.
+
         Raises
         ------
         InputError
-            If the table cannot be read, or names a run twice.
+            If the table cannot be read, or an annotator labels a run twice.
         """
         settings = reading.settings
         asked = replace(settings, no_label=(*settings.no_label, _UNCLEAR_WORD))
-        ids, outcomes, table = read_labels(path, replace(reading, settings=asked))
-        column = {**COLUMNS, **reading.columns}["outcome"]
+        rows = read_labels(path, replace(reading, settings=asked))
+        outcomes = rows.outcomes
         if _UNCLEAR_WORD not in settings.no_label:
-            cells = table.values(column)
-            unclear = np.array([word_of(cell) == _UNCLEAR_WORD for cell in cells], dtype=bool)
+            unclear = np.array([word_of(cell) == _UNCLEAR_WORD for cell in rows.written], bool)
             outcomes = np.where(unclear, UNCLEAR, outcomes)
-        rows: dict[str, int] = {}
-        for place, name in enumerate(ids.tolist()):
-            before = rows.setdefault(name, place)
-            if before == place:
-                continue
-            first, again = table.row(before), table.row(place)
-            if outcomes[before] == outcomes[place]:
-                raise InputError(
-                    f"{path}, {again} repeats {name!r} of {first}. Keep one row for each run."
-                )
-            raise InputError(
-                f"{path}, {again} gives {name!r} another outcome than {first}. Settle which one "
-                "holds, and keep that row."
-            )
-        known = {name: int(outcomes[place]) for name, place in rows.items()}
-        return cls(
-            path,
-            {name: outcome for name, outcome in known.items() if outcome != UNLABELLED},
-            table.read_as,
+        names = [""] * len(rows.ids) if rows.annotators is None else rows.annotators.tolist()
+        places: dict[tuple[str, str], int] = {}
+        for place, said in enumerate(zip(names, rows.ids.tolist(), strict=True)):
+            before = places.setdefault(said, place)
+            if before != place:
+                raise _twice(rows, said, before, place)
+        votes: dict[str, list[int]] = {}
+        for (_, run), place in places.items():
+            if outcomes[place] != UNLABELLED:
+                votes.setdefault(run, []).append(int(outcomes[place]))
+        found = {run: _majority(given) for run, given in votes.items()}
+        labels = {run: outcome for run, outcome in found.items() if outcome is not None}
+        said_by = tuple(
+            Said(name, run, int(outcomes[place]))
+            for (name, run), place in places.items()
+            if name and outcomes[place] in (0, 1)
         )
+        return cls(path, labels, rows.table.read_as, said_by, len(found) - len(labels))
 
     def join(self, table: ScoreTable) -> ScoreTable:
         """Return a table with these outcomes: `UNLABELLED` where a run has none."""
@@ -71,14 +75,62 @@ class RunLabels:
         found = [self.outcomes.get(name, UNLABELLED) for name in table.trajectories.tolist()]
         return replace(table, outcomes=np.array(found, dtype=np.int8))
 
+    def no_match(self, table: ScoreTable) -> InputError:
+        """Return the error of labels of which none names a run of a table."""
+        return InputError(
+            f"No label of {self.path} names a run of {table.path}. Write trajectory_id alike in "
+            "both files."
+        )
+
     def matching(self, table: ScoreTable) -> str:
         """Say how many labels name a run of a table, and how many of its runs have one."""
         assert table.trajectories is not None
         common = len(self.outcomes.keys() & set(table.trajectories.tolist()))
-        return (
+        counts = (
             f"{common:,} of {len(self.outcomes):,} labels of {self.path.name} name a run of "
             f"{table.path.name}; {common:,} of its {len(table):,} runs have a label"
         )
+        ties = f"; {self.ties:,} ties of annotators are no label" if self.ties else ""
+        return f"{counts}{ties}"
+
+    def agreement(self, table: ScoreTable) -> Agreement | None:
+        """Measure the agreement of annotators; None where no run has two of them.
+
+        The interval is a bootstrap over the tasks of the table.
+        """
+        if table.trajectories is None or len({one.trajectory_id for one in self.said}) == len(
+            self.said
+        ):
+            return None
+        tasks = dict(zip(table.trajectories.tolist(), table.tasks.tolist(), strict=True))
+        return measure_agreement(self.said, tasks)
+
+
+def _majority(votes: Sequence[int]) -> int | None:
+    """Return what most annotators say, None for a tie; unclear where all say so."""
+    clear = [vote for vote in votes if vote != UNCLEAR]
+    if not clear:
+        return UNCLEAR
+    ones = sum(clear)
+    return None if 2 * ones == len(clear) else int(2 * ones > len(clear))
+
+
+def _twice(rows: LabelRows, said: tuple[str, str], before: int, place: int) -> InputError:
+    """Return the error of an annotator who labels a run twice."""
+    annotator, run = said
+    first, again = rows.table.row(before), rows.table.row(place)
+    by = f" of {shown(annotator)}" if annotator else ""
+    if rows.outcomes[before] == rows.outcomes[place]:
+        return InputError(
+            f"{rows.table.path}, {again} repeats {shown(run)}{by} of {first}. Keep one row for "
+            f"each run{' and annotator' if annotator else ''}."
+        )
+    settle = "Settle which one holds, and keep that row"
+    if rows.annotators is None:
+        settle += ", or name the annotators with --columns annotator=NAME"
+    return InputError(
+        f"{rows.table.path}, {again} gives {shown(run)}{by} another outcome than {first}. {settle}."
+    )
 
 
 def require_ids(table: ScoreTable) -> None:

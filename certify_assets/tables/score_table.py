@@ -30,6 +30,7 @@ from certify_assets.tables.table import (
     likely_column,
     matched,
     refuse_repeated,
+    renamed,
     shown,
 )
 from certify_assets.work import counted
@@ -44,6 +45,7 @@ _LEAST_COLUMNS = 3
 #: attributes of a score table by the fields of its columns
 _ATTRIBUTES = {
     "score": "scores",
+    "again": "again",
     "outcome": "outcomes",
     "task": "tasks",
     "id": "trajectories",
@@ -56,7 +58,7 @@ class Doubt(NamedTuple):
     """Why scores may not be those of a judge; `sure` where they are refused."""
 
     sentence: str
-    # what --score-scale would say if they are
+    # what --set score_scale would say if they are
     option: str
     sure: bool
 
@@ -76,6 +78,8 @@ class ScoreTable:
     tasks: Objects
     # 0 or 1, −1 where missing
     outcomes: NDArray[np.int8] | None = None
+    # second scores of the same judge, NaN where there is none
+    again: Floats | None = None
     trajectories: Objects | None = None
     agents: Objects | None = None
     splits: Objects | None = None
@@ -246,7 +250,10 @@ def _rows_differ(columns: Mapping[str, NDArray[Any]]) -> bool:
 
 
 def read_score_table(
-    source: Any, reading: ReadingOptions | None = None, *, fields: Collection[str] = tuple(COLUMNS)
+    source: Any,
+    reading: ReadingOptions | None = None,
+    *,
+    fields: Collection[str] = tuple(_ATTRIBUTES),
 ) -> ScoreTable:
     """Read and check a score table.
 
@@ -267,9 +274,13 @@ def read_score_table(
     reading = reading or ReadingOptions()
     needed = {"task", "score", *reading.columns} - {"outcome"}
     read, found, there = _read(source, reading, fields, needed & set(fields), unique=True)
-    scores, notes, scale = _scaled(read, there["score"], found.pop("score"), reading)
+    scores, notes, scale = _scaled(read, there["score"], found["score"], reading)
+    again = found.get("again")
+    if again is not None and scale == PERCENT:
+        again = again / 100
     if reading.lower_is_better:
         scores, notes = -scores, [*notes, "lower scores as better"]
+        again = None if again is None else -again
     return ScoreTable(
         source,
         read.table,
@@ -277,6 +288,7 @@ def read_score_table(
         scores,
         found.get("task", np.empty(0, dtype=np.object_)),
         found.get("outcome"),
+        again,
         found.get("id"),
         found.get("agent"),
         found.get("split"),
@@ -285,14 +297,39 @@ def read_score_table(
     )
 
 
-def read_labels(
-    path: Path, reading: ReadingOptions | None = None
-) -> tuple[Objects, NDArray[np.int8], Table]:
-    """Read trajectory ids and their outcomes, −1 where there is none, as a score table is read."""
-    fields = ("id", "outcome")
-    read, found, _ = _read(path, reading or ReadingOptions(), fields, fields, unique=False)
-    table = replace(read.table, read_as=(*read.table.read_as, *read.notes))
-    return found["id"], found["outcome"], table
+class LabelRows(NamedTuple):
+    """The rows of a table of labels: −1 where there is no outcome."""
+
+    ids: Objects
+    outcomes: NDArray[np.int8]
+    # the outcomes as they are written
+    written: list[Any]
+    # None where the table names none
+    annotators: Objects | None
+    table: Table
+
+
+def read_labels(path: Path, reading: ReadingOptions | None = None) -> LabelRows:
+    """Read trajectory ids, outcomes and annotators, as a score table is read.
+
+    Where a column has another name and only one can be meant, that one is read.
+    """
+    reading, needed = reading or ReadingOptions(), ("id", "outcome")
+    fields = (*needed, "annotator")
+    names = [name for name in read_table(path, set()).names if name]
+    meant: dict[str, str] = {}
+    for one in fields:
+        # names that are given may be those of the score table
+        given = reading.columns.get(one, COLUMNS[one])
+        if not matched(names, {given, (reading.remembered or {}).get(one, given)}):
+            plain = matched(names, {COLUMNS[one]})
+            meant |= {one: COLUMNS[one]} if plain else likely_column(one, names, meant.values())
+    asked = replace(reading, columns={**reading.columns, **meant})
+    read, found, there = _read(path, asked, fields, needed, unique=False)
+    notes = (*renamed({COLUMNS[one]: name for one, name in meant.items()}), *read.notes)
+    table = replace(read.table, read_as=(*read.table.read_as, *notes))
+    written = table.values(there["outcome"])
+    return LabelRows(found["id"], found["outcome"], written, found.get("annotator"), table)
 
 
 def _read(
@@ -328,12 +365,14 @@ def _read(
         read.lacks(one, names[one])
     readers: dict[str, Callable[[str], NDArray[Any]]] = {
         "score": read.scores,
+        "again": read.scores,
         # a later table may hold successes or failures alone
         "outcome": partial(read.outcomes, named=reading.remembered is None),
         "task": read.ids,
         "id": read.unique_ids if unique else read.ids,
         "agent": read.names,
         "split": read.names,
+        "annotator": read.names,
     }
     order = counted("checking the columns", [one for one in readers if one in there])
     found = {one: readers[one](there[one]) for one in order}
@@ -357,14 +396,14 @@ def _scaled(
             place = int(np.nanargmin(scores) if low < 0 else np.nanargmax(scores))
             problem = (
                 f": {scores[place]:g} is neither a probability nor a percentage. Leave "
-                "--score-scale out, or correct the score."
+                "score_scale out, or correct the score."
             )
             read.refuse(column, [place], problem)
             raise ScoreScaleError(read.problems, {})
         if high > 1:
             return scores / 100, ["scores in percent, divided by 100"], PERCENT
     if reading.score_scale is None and low >= 0 and 1 < high <= 100:
-        percent = "--score-scale probability takes them for percentages"
+        percent = "--set score_scale=probability takes them for percentages"
         return scores, [f"scores up to {high:g} as they are ({percent})"], ""
     return scores, [], ""
 
@@ -381,7 +420,7 @@ NOT_STATED = {
 _AUDIT_SAMPLE = {
     "provenance": {"audit_sample"},
     "audit_sample": {"true", "1", "1.0", "yes"},
-    "asked": {"audit_sample", "spot_check"},
+    "asked": {"audit_sample"},
 }
 
 

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 COLUMNS: Final[Mapping[str, str]] = {
     "task": "task_id",
     "score": "score",
+    "again": "score_again",
     "outcome": "outcome",
     "id": "trajectory_id",
     "agent": "agent",
     "split": "split",
+    "annotator": "annotator",
 }
 #: the scale of scores that were divided by 100
 PERCENT: Final = "percent"
@@ -245,13 +247,13 @@ class ReadingOptions:
         known, asked, found = issued.reading, self.score_scale, issued.scores
         percent, lower = known.get("score_scale") == PERCENT, known.get("lower_is_better") == "true"
         if asked == "log-odds" and percent:
-            raise _contradicted(issued, "percentages", "--score-scale log-odds")
+            raise _contradicted(issued, "percentages", "score_scale=log-odds")
         if asked == "probability" and found and max(-found["low"], found["high"]) > 1:
             words = f"scores from {found['low']:.4g} to {found['high']:.4g}"
-            raise _contradicted(issued, words, "--score-scale probability")
+            raise _contradicted(issued, words, "score_scale=probability")
         if self.lower_is_better and not lower:
             raise _contradicted(
-                issued, "scores of which higher ones are better", "--lower-is-better"
+                issued, "scores of which higher ones are better", "lower_is_better=true"
             )
         settings = TableSettings.of({name: known.get(name) for name in _READERS})
         return ReadingOptions(
@@ -267,5 +269,6 @@ class ReadingOptions:
 
 def _contradicted(issued: IssuedReading, words: str, option: str) -> InputError:
     return InputError(
-        f"{issued.name} {issued.verb} {words}, which {option} contradicts. Leave {option} out."
+        f"{issued.name} {issued.verb} {words}, which --set {option} contradicts. Leave "
+        f"--set {option} out."
     )

@@ -80,10 +80,12 @@ class ScoreScaleError(TableError):
 
 #: words in the names of columns that may be meant, the likelier first
 _LIKELY = {
-    "task": ("task", "problem", "instance", "question", "case"),
+    "task": ("task", "problem", "instance", "question", "case", "example"),
     "score": ("score", "prob", "confidence", "rating"),
     "outcome": ("outcome", "label", "success", "pass", "resolved", "correct", "solved", "verdict"),
-    "id": ("trajectory", "run"),
+    "id": ("trajectory", "run", "trace"),
+    "agent": ("agent", "model"),
+    "annotator": ("annotator", "reviewer", "rater"),
     "text": ("text", "transcript", "trajectory", "messages", "log"),
 }
 

@@ -18,7 +18,7 @@ from certify_assets.certificates import (
 )
 from certify_assets.certificates.audit import lower_error_bound
 from certify_assets.certificates.counts import count_at
-from certify_assets.certificates.populations import Sample
+from certify_assets.research.populations import Sample
 from certify_assets_tests.certificates.reference import resample_errors
 from certify_assets_tests.populations import fooled, paper_process
 

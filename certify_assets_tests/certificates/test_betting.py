@@ -15,8 +15,8 @@ from certify_assets.certificates import (
 )
 from certify_assets.certificates.betting import make_plan, payoffs, wealth_tails
 from certify_assets.certificates.counts import count_tasks
-from certify_assets.certificates.populations import Sample
 from certify_assets.errors import InputError
+from certify_assets.research.populations import Sample
 from certify_assets_tests.populations import fooled, paper_process, paper_truth
 
 Table = tuple[np.ndarray, np.ndarray, np.ndarray]

@@ -16,23 +16,12 @@ def test_a_blind_judge_is_named() -> None:
     assert "The judge is the limit" in found.sentence
 
 
-def test_a_base_rate_with_nothing_to_reject_is_named() -> None:
-    outcomes = np.ones(400)
-    outcomes[:3] = 0
-    found = diagnose(np.random.default_rng(0).normal(size=400), outcomes, np.arange(400) % 50)
-    assert (found.stopped_by, found.tasks_needed) == ("base_rate", None)
-    assert "only 3 of 400 runs are failures, and 29 are needed" in found.sentence
-    # a small table is no low rate
-    few = diagnose(np.arange(60) % 7, np.arange(60) % 3 > 0, np.arange(60) % 20)
-    assert few.stopped_by == "judge"
-
-
-def test_few_tasks_are_named_and_the_guard_says_how_many_lift_it() -> None:
+def test_few_tasks_are_named_and_so_many_certify() -> None:
     scores, outcomes, tasks = paper_process(20, 0.8, 1)
-    found = diagnose(scores, outcomes, tasks, procedure="guarded_taskboot")
-    assert found.stopped_by == "guard" and 20 < found.tasks_needed < 200
-    bare = diagnose(scores, outcomes, tasks)
-    assert bare.stopped_by == "tasks" and 20 < bare.tasks_needed < 200
+    guarded = diagnose(scores, outcomes, tasks, procedure="guarded_taskboot")
+    assert (guarded.stopped_by, guarded.tasks_needed) == ("guard", None)
+    found = diagnose(scores, outcomes, tasks)
+    assert found.stopped_by == "tasks" and 20 < found.tasks_needed < 200
     enough = -(-found.tasks_needed // 20) + 1
     shift = np.repeat(np.arange(enough) * 20, tasks.size)
     assert certify(

@@ -23,9 +23,8 @@ from certify_assets.certificates.monitor import (
     new_tasks,
     shiryaev_roberts,
 )
-from certify_assets.certificates.populations import Sample
 from certify_assets.errors import InputError
-from certify_assets.research.populations import TAU
+from certify_assets.research.populations import TAU, Sample
 from certify_assets_tests.populations import paper_process, paper_truth
 
 ALPHA, DELTA = 0.1, 0.05

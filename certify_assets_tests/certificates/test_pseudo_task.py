@@ -168,8 +168,7 @@ def test_a_pool_is_named_and_the_certificate_verifies_with_it_alone() -> None:
 
 def test_a_finding_says_what_the_pool_changed() -> None:
     up = certify(*CAL, pool=pool_of(times=6))
-    raised = codes(up)["pool_size_ratio"]
-    assert "raises the size ratio" in raised and "equally many attempts" in raised
+    assert "raises the size ratio" in codes(up)["pool_size_ratio"]
     assert "hand_picked" in codes(up)
     rng = np.random.default_rng(2)
     sizes = np.minimum(1 + rng.poisson(7, 400), 10)
@@ -178,9 +177,6 @@ def test_a_finding_says_what_the_pool_changed() -> None:
     down = certify(*CAL, pool=(scores, names))
     assert "lowers the size ratio" in codes(down)["pool_size_ratio"]
     assert down.coverage >= certify(*CAL).coverage >= up.coverage
-    scores[:3] = np.nan
-    found = certify(*CAL, pool=(scores, names))
-    assert codes(found)["unscored_pool_rows"].startswith(f"3 of {len(names)} rows")
 
 
 def test_a_pool_with_other_sizes_never_lowers_the_size_ratio() -> None:

@@ -18,9 +18,7 @@ from certify_assets.certificates import (
     verify,
 )
 from certify_assets.certificates.counts import count_tasks
-from certify_assets.certificates.evaluation import coverage_under
 from certify_assets.certificates.evidence import Pool, observe_pool
-from certify_assets.certificates.populations import Sample
 from certify_assets.certificates.task_sizes import (
     covered_by_size,
     covered_ratios,
@@ -28,7 +26,7 @@ from certify_assets.certificates.task_sizes import (
     pseudo_task,
     size_charges,
 )
-from certify_assets.research.populations import Design, pilot_of
+from certify_assets.research.populations import Design, Sample, pilot_of
 from certify_assets_tests.certificates.reference import counts_of
 from certify_assets_tests.populations import paper_process
 
@@ -181,7 +179,9 @@ def share(design: Hidden, trials: int, *, charge: bool) -> float:
         pseudo = pseudo_task(table, plain.counts, settings, pool)
         if not charge:
             pseudo = replace(pseudo, clustered=pseudo.ratios, charges=0 * pseudo.charges)
-        found += coverage_under(pseudo, plain, settings) > 0
+        test = replace(plain.test, pseudo=pseudo)
+        tails = settings.method.tails(plain.counts, test, plain.counts.tasks)
+        found += bool((tails <= test.level).any())
     return found / trials
 
 

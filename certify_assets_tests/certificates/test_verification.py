@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import Certificate, CertificateSet, certify, verify
-from certify_assets.certificates.populations import Sample
 from certify_assets.errors import ForgedCertificateError, InputError
+from certify_assets.research.populations import Sample
 from certify_assets_tests.populations import paper_process
 
 

@@ -146,13 +146,14 @@ def test_no_score_is_called_log_odds_unasked(call: Call, scores: Path, tmp_path:
         answer = call(f"report {kept} {table} --out {page} --json {of_table} {of_page}")
         return answer.json["score_scale"], page.read_text("utf-8")
 
-    odds, chances, lower = frame["score"], 1 / (1 + np.exp(-frame["score"])), "--lower-is-better"
+    odds, chances = frame["score"], 1 / (1 + np.exp(-frame["score"]))
+    lower = "--set lower_is_better=true"
     for values, scale in ((odds, "score"), (chances, "probability"), (100 * chances, "score")):
         found, text = shown(values)
         assert found == scale and "(P = " not in text and "log-odds of success" not in text
         assert ("probability of success" in text) == (scale == "probability")
     # a probability that is negated is neither one nor log-odds
     assert shown(chances, lower)[0] == "score"
-    assert "(P = " in shown(odds, "", "--score-scale log-odds")[1]
+    assert "(P = " in shown(odds, "", "--set score_scale=log-odds")[1]
     # negated log-odds are log-odds of the contrary
-    assert shown(odds, lower, "--score-scale log-odds")[0] == "log-odds"
+    assert shown(odds, lower, "--set score_scale=log-odds")[0] == "log-odds"

@@ -104,7 +104,7 @@ def test_labels_may_be_written_into_the_draw_or_stand_in_the_table(
 def test_a_new_user_is_told_the_next_step(call: Call, tables: Path) -> None:
     bare = call("certificate s.csv")
     assert bare.code == 2 and "certify sample draws the runs to label" in bare.err
-    assert "guess --success-rate and --auroc" in call("plan s.csv").err
+    assert "Guess --success-rate and --auroc" in call("plan s.csv").err
     call("sample s.csv --count 80 --side reject --alpha .2 --out draw.csv")
     frame = pd.read_csv("draw.csv", dtype=object).drop(columns="outcome")
     outcomes = pd.read_csv("full.csv", dtype=object)[["trajectory_id", "outcome"]]
@@ -252,7 +252,6 @@ def test_a_sample_says_what_it_is_expected_to_decide(call: Call, tables: Path, c
     asked = f"sample s.csv --count {count} --side reject --alpha .2 --out draw.csv"
     found = call(f"{asked} --success-rate .3 --auroc .97 --json").json
     assert [row["attempts"] for row in found["reject_draws"]] == [1, 2, 4, 6]
-    assert found["reject_attempts_that_pay"] in (1, 2, 4, 6)
     said = call(f"{asked} --success-rate .3 --auroc .97").out
     assert ("--promise confident" in said) is (count > 80)
     refused = call(f"{asked} --auroc .97")
@@ -293,7 +292,7 @@ def test_a_second_promise_is_said_with_the_statement(call: Call, tables: Path) -
 def test_the_next_command_reads_the_table_alike(call: Call, tables: Path) -> None:
     scores = pd.read_csv("s.csv").rename(columns={"score": "risk"})
     scores.assign(risk=-scores["risk"]).to_csv("s.csv", index=False)
-    reading = "--columns score=risk --lower-is-better"
+    reading = "--columns score=risk --set lower_is_better=true"
     drawn = call(f"sample s.csv --count 80 --side reject {reading} --out draw.csv")
     assert reading in " ".join(drawn.out.split())
     assert "risk" not in pd.read_csv("draw.csv") and "score_used" not in pd.read_csv("draw.csv")
@@ -439,15 +438,6 @@ def test_a_draw_is_planned_from_unlabelled_scores(call: Call, tables: Path) -> N
     assert [row["promise"] for row in draws.values()] == ["proved", *["confident"] * 3]
     assert [row["labels"] for row in draws.values()][1:] == [160, 320, 480]
     assert draws[2]["predicted_coverage"] <= draws[6]["predicted_coverage"] + 0.02
-    assert found["attempts_that_pay"] in draws
-    easy = "plan s.csv --success-rate .1 --auroc .9 --alpha .2"
-    assert "With --set planned_share=1 one run a task" in " ".join(call(easy).out.split())
-    assert "planned_share" not in call(f"{easy} --set planned_share=1").out
-    few = pd.read_csv("s.csv", dtype=object)
-    few[few["task_id"].isin(sorted(set(few["task_id"]))[:12])].to_csv("few.csv", index=False)
-    said = " ".join(call(easy.replace("s.csv", "few.csv")).out.split())
-    assert "each of 12 tasks can certify nothing at α = 0.2." in said
-    assert "not validated for fewer than 20 tasks" in said and "1 label" not in said.split("│")[0]
     labelled = call("plan full.csv --procedure average --alpha .2 --json")
     assert labelled.code == 0 and labelled.json["predicted_coverage"] > 0.3
     refused = call(asked)

@@ -37,8 +37,7 @@ def test_a_judge_is_deployed_shown_and_deployed_again(
     made = call("ops deploy c lexical --audit-rate .1 --draw-seed 7 --json")
     assert made.code == 0 and made.json["alpha"] == {"reject": 0.1} and made.json["decides"]
     assert (
-        made.json["sampling"] == {"audit_rate": 0.1, "spot_rate": 0.05, "seed": 7}
-        and "error" in made.json["mlflow"]
+        made.json["sampling"] == {"audit_rate": 0.1, "seed": 7} and "error" in made.json["mlflow"]
     )
     other = call("ops deploy c lexical --alpha reject=.2")
     assert (
@@ -77,7 +76,6 @@ def test_a_judge_is_deployed_for_batch_certificates_alone(call: Call, operated: 
         (["c", "--alpha", ".1"], "Missing argument 'JUDGE'"),
         (["c", "lexical", "--alpha", "both=.1"], "is no budget"),
         (["c", "lexical", "--audit-rate", "1.2"], "--audit-rate"),
-        (["c", "lexical", "--audit-rate", ".6", "--spot-rate", ".6"], "add up to 1.2"),
         (["c", "nosuch"], "there is no judge 'nosuch'"),
         (["d", "lexical"], "no corpus is called 'd'"),
     ],
@@ -100,7 +98,7 @@ def test_new_runs_are_decided_and_written_out(call: Call, operated: Store, tmp_p
     )
     rows = pd.read_parquet(tmp_path / "d.parquet")
     assert tuple(rows.columns) == (*DECISION_COLUMNS, "ledger") and len(rows) == 120
-    assert set(rows["asked"]) == {"audit_sample", "spot_check", "undecided", ""}
+    assert set(rows["asked"]) == {"audit_sample", "undecided", ""}
     again = call("ops ingest c --json")
     assert again.code == 0 and again.json["known"] == 120 and again.json["batches"] == [document]
     shown = call("ops ingest c")

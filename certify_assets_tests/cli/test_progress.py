@@ -79,11 +79,9 @@ def test_what_takes_long_shows_the_time_left_in_a_terminal(tmp_path: Path) -> No
         drawn = _in_a_terminal(arguments)[1]
         for words in ("reading files", " MB", "left", "writing the runs"):
             assert words in drawn, words
-    printed, drawn = _in_a_terminal(
-        "plan --success-rate .5 --auroc .9 --icc .3 --attempts 4 --set trials=20 "
-        "--set most_tasks=400 --procedure one_per_task"
-    )
-    assert "Planned for" in printed and "trying " in drawn and "left" in drawn
+    score_rows(tasks=200, attempts=8).to_csv(scores := tmp_path / "s.csv", index=False)
+    printed, drawn = _in_a_terminal(f"plan {scores}")
+    assert "Planned for" in printed and "planning " in drawn and "left" in drawn
 
 
 def test_short_work_draws_nothing_in_a_terminal(tmp_path: Path) -> None:

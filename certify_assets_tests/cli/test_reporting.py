@@ -29,7 +29,7 @@ from certify_assets_tests.operations_builders import ProvisionalBatch, agreeing,
 from certify_assets_tests.recertification_builders import drawn_tasks, label_rows, write_batch
 from certify_assets_tests.review_builders import session_batch
 
-PLAN = SamplingPlan(0.2, 0.2, 7)
+PLAN = SamplingPlan(0.2, 7)
 
 
 @pytest.fixture(autouse=True)
@@ -168,8 +168,8 @@ def test_labels_of_the_page_are_reported_when_it_stops(watched: Store) -> None:
         pass
     assert not watched.local_path("dagster/locks").exists(), "no label, no report"
     with served(watched) as page:
-        client = Client(page.url)
-        client.label(client.enter("ann"), 1)
+        client = Client(page.url, links=page.links)
+        client.label(client.enter("Ann"), 1)
     name = "operations/reviewed_labels"
     assert reported(watched, name) == of_documents(watched, name)
 
@@ -177,7 +177,7 @@ def test_labels_of_the_page_are_reported_when_it_stops(watched: Store) -> None:
 @pytest.mark.slow
 def test_a_recertification_and_its_deployment_are_reported(call: Call, watched: Store) -> None:
     deploy(judged(watched), sampling=PLAN, track=False)
-    audit = drawn_tasks(PLAN, "c", "audit", 40)
+    audit = drawn_tasks(PLAN, "c", 40)
     label_rows(watched, "c", write_batch(watched, "c", "0001-a", PLAN, tasks=audit))
     made = call("ops recertify c --deploy --json")
     done(made)

@@ -10,7 +10,7 @@ import pytest
 
 from certify_assets.cli.review_server import ReviewServer
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import Step, Trajectory
+from certify_assets.corpora.trajectory import Step, Trajectory
 from certify_assets.operations.labels import read_gold_labels
 from certify_assets.operations.review_gold import read_gold
 from certify_assets.operations.review_session import ReviewSession
@@ -110,7 +110,7 @@ def without_content(text: str) -> str:
 def ann(session: ReviewSession) -> Iterator[Suspicious]:
     server = ReviewServer(session, reviewers=["ann"])
     with serving(server):
-        client = Client(server.url, links=server.links)
+        client = Client(server.links["ann"], links=server.links)
         yield Suspicious(client, client.enter("ann"))
 
 

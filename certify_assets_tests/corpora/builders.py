@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from certify_assets.corpora.formats import ImportedCorpus, import_corpus
-from certify_assets.corpora.schema import Step, Trajectory, to_frame
+from certify_assets.corpora.schema import to_frame
+from certify_assets.corpora.trajectory import Step, Trajectory
 
 WORDS = ("click", "open", "type", "scroll", "search", "wait", "select", "read", "close", "press")
 

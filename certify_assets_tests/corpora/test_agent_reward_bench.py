@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.formats import import_corpus
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import from_frame, reader, write_json
 from certify_assets_tests.corpora.formats.agent_reward_bench import (

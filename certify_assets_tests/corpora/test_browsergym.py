@@ -4,7 +4,7 @@ from typing import Any, NoReturn
 import pytest
 
 from certify_assets.corpora.formats import FORMATS, SourceFile, detect_format
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import from_frame, reader
 from certify_assets_tests.corpora.formats.browsergym import DATE, info, infos, summary, write_run

@@ -2,8 +2,9 @@ import pytest
 
 from certify_assets.corpora.profile import flip_rates, profile_corpus, text_lengths
 from certify_assets.corpora.rendering import Rendered, render_frame
-from certify_assets.corpora.schema import Step, to_frame
+from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.splits import make_manifest
+from certify_assets.corpora.trajectory import Step
 from certify_assets_tests.corpora.builders import corpus, trajectory
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from certify_assets.corpora.formats import detect_format, import_corpus
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import from_frame, reader, write_json
 from certify_assets_tests.corpora.eval_files import (

@@ -8,7 +8,8 @@ import pytest
 
 from certify_assets.corpora.leakage import LeakChecks, check_leaks, quoted_keys
 from certify_assets.corpora.rendering import render_frame
-from certify_assets.corpora.schema import Step, to_frame
+from certify_assets.corpora.schema import to_frame
+from certify_assets.corpora.trajectory import Step
 from certify_assets_tests.corpora.builders import corpus, trajectory
 
 

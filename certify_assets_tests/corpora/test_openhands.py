@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from certify_assets.corpora.formats import ImportedCorpus
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 from certify_assets_tests.corpora.builders import from_frame, reader, write_json, write_lines
 from certify_assets_tests.corpora.swe_builders import ISSUE, openhands, report
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 from certify_assets_tests.corpora.builders import from_frame, reader, write_json, write_lines
 from certify_assets_tests.corpora.traces import GENERATIONS, Run, otlp_request, recorded, small_run
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from certify_assets.corpora.rendering import Renderer, defuse
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 from certify_assets.errors import InputError
 
 HEADING = re.compile(r"TASK|STEP \d+|ACTION|OBSERVATION|NO STEPS|\[\d+ characters cut\]|")

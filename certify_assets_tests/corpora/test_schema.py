@@ -7,12 +7,11 @@ import pytest
 from certify_assets.corpora.schema import (
     ARROW_SCHEMA,
     COLUMNS,
-    Step,
-    Trajectory,
     parquet_bytes,
     read_trajectories,
     to_frame,
 )
+from certify_assets.corpora.trajectory import Step, Trajectory
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import from_frame, trajectory
 

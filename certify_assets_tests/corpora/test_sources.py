@@ -8,7 +8,8 @@ import pytest
 
 from certify_assets.corpora.formats import import_corpus
 from certify_assets.corpora.profile import profile_corpus
-from certify_assets.corpora.schema import Step, parquet_bytes
+from certify_assets.corpora.schema import parquet_bytes
+from certify_assets.corpora.trajectory import Step
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import corpus, from_frame, reader, write_lines
 from certify_assets_tests.paths import shared_data

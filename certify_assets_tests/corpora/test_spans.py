@@ -13,7 +13,7 @@ from certify_assets.corpora.formats.messages import Message, messages_of
 from certify_assets.corpora.formats.outcomes import Outcomes
 from certify_assets.corpora.formats.spans import Assessment, Span, tool_messages
 from certify_assets.corpora.formats.traces import drafts_of_traces
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 from certify_assets.errors import InputError
 
 ORIGIN = Origin("traces.json", "0" * 64)

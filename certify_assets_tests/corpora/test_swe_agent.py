@@ -5,7 +5,7 @@ import pytest
 
 from certify_assets.corpora.formats import ImportedCorpus, detect_format, import_corpus
 from certify_assets.corpora.profile import profile_corpus
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 from certify_assets_tests.corpora.builders import from_frame, write_json, write_lines
 from certify_assets_tests.corpora.swe_builders import ISSUE, SWE_PROMPT, report, traj
 from certify_assets_tests.paths import shared_data

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 from certify_assets_tests.corpora.builders import from_frame, reader
 from certify_assets_tests.corpora.swe_builders import (
     ISSUE,

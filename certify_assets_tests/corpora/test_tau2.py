@@ -5,7 +5,7 @@ import pytest
 
 from certify_assets.corpora.formats import ImportedCorpus
 from certify_assets.corpora.profile import profile_corpus
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import from_frame, reader, write_json
 from certify_assets_tests.corpora.formats.tau2 import call, results, simulation, task

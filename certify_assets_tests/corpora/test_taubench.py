@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import from_frame, reader, tau_record, write_json
 

@@ -6,7 +6,7 @@ import pytest
 from certify_assets.corpora.formats import import_corpus
 from certify_assets.corpora.formats.terminal_text import plain_text, steps_of_terminal
 from certify_assets.corpora.profile import profile_corpus
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 from certify_assets_tests.corpora.builders import from_frame, reader, write_json
 from certify_assets_tests.corpora.formats.terminal_bench import PROMPT, pane, put, trial, write
 from certify_assets_tests.paths import shared_data

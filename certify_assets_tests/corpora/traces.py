@@ -15,7 +15,7 @@ from opentelemetry.trace import Tracer
 
 from certify_assets.corpora.formats.base import Reading
 from certify_assets.corpora.formats.messages import from_first, messages_of, steps_of_messages
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 
 GENERATIONS = ("messages", "indexed", "events")
 

@@ -37,7 +37,7 @@ from certify_assets_tests.builders import write_runs
 from certify_assets_tests.operations_builders import deliver
 
 MONDAY = datetime(2026, 1, 5, 6, tzinfo=UTC)
-PLAN = SamplingPlan(0.3, 0.2, 5)
+PLAN = SamplingPlan(0.3, 5)
 
 
 class Loop:

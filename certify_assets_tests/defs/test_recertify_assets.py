@@ -29,8 +29,8 @@ from certify_assets_tests.builders import judged, stored
 from certify_assets_tests.defs.running import materialize, partitions
 from certify_assets_tests.recertification_builders import drawn_tasks, label_rows, write_batch
 
-PLAN = SamplingPlan(0.2, 0.2, 7)
-AUDIT = drawn_tasks(PLAN, "c", "audit", 40)
+PLAN = SamplingPlan(0.2, 7)
+AUDIT = drawn_tasks(PLAN, "c", 40)
 MONDAY = datetime(2026, 1, 5, 6, tzinfo=UTC)
 
 
@@ -104,7 +104,7 @@ def test_the_job_monitors_recertifies_deploys_and_draws(store: Store) -> None:
 @pytest.mark.slow
 def test_an_alarm_is_an_error_and_the_work_goes_on(store: Store) -> None:
     rows = write_batch(
-        store, "c", "0002-b", PLAN, tasks=drawn_tasks(PLAN, "c", "spot", 60), error=0.9
+        store, "c", "0002-b", PLAN, tasks=drawn_tasks(PLAN, "c", 60, prefix="bad"), error=0.9
     )
     label_rows(store, "c", rows)
     store.folder.write(
@@ -136,11 +136,9 @@ def test_checks_have_three_states(store: Store) -> None:
     from certify_assets.operations.spending import Schedule, claim, declare
 
     assert checks.audit_sample_complete(Corpus(store, "c")).status == "PASS"
-    write_batch(store, "c", "0002-b", PLAN, tasks=drawn_tasks(PLAN, "c", "audit", 5, prefix="open"))
+    write_batch(store, "c", "0002-b", PLAN, tasks=drawn_tasks(PLAN, "c", 5, prefix="open"))
     assert checks.audit_sample_complete(Corpus(store, "c")).status == "WARN"
-    write_batch(
-        store, "c", "0003-c", PLAN, tasks=drawn_tasks(PLAN, "c", "audit", 60, prefix="more")
-    )
+    write_batch(store, "c", "0003-c", PLAN, tasks=drawn_tasks(PLAN, "c", 60, prefix="more"))
     assert checks.audit_sample_complete(Corpus(store, "c")).status == "ERROR"
     declare(Corpus(store, "c"), Schedule("inverse_square"))
     found = []

@@ -61,8 +61,7 @@ def test_queue_and_labels_are_made_and_their_checks_follow_the_labels(store: Sto
     told = metadata(first, "review_queue")
     assert told["dagster/row_count"] == 9
     assert told["audit_sample_labels"] == 4
-    assert told["spot_check_labels"] == 1
-    assert told["undecided_labels"] == 4
+    assert told["undecided_labels"] == 5
     assert told["hours"] == 0.9
     assert told["saved_hours"] == 0.3
     assert Path(told["page"]).is_file()

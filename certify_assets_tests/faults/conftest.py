@@ -44,16 +44,19 @@ def in_operation(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     def put_to_work(root: Path) -> None:
         shutil.copytree(_operated, root)
         store, away = Store(str(root)), root.parent
-        deploy(judged(store), sampling=SamplingPlan(0.5, 0.2, 5), track=False)
+        deploy(judged(store), sampling=SamplingPlan(0.5, 5), track=False)
         receive(Corpus(store, "c"), [str(deliver(away / "first.jsonl", tasks=40))])
         decide_ready(Corpus(store, "c"))
         # of the same seed, so that what was drawn before counts
-        deploy(judged(store), sampling=SamplingPlan(0.5, 0.3, 5), track=False)
+        deploy(judged(store), sampling=SamplingPlan(0.5, 5), track=False)
         rows = load_decisions(Corpus(store, "c"))
         asked = rows.loc[rows["asked"] == "audit_sample", "trajectory_id"].tolist()
         append_labels(Corpus(store, "c"), [Label(run, 0, "ann", "file", run) for run in asked])
         lines = [f"{run},{place % 2}" for place, run in enumerate(asked)]
         (away / "labels.csv").write_text("\n".join(["trajectory_id,outcome", *lines, ""]), "utf-8")
+        # what CI says later of every run, as the judge decided it
+        ended = rows.assign(outcome=(rows["decision"] == "release").astype(int))
+        ended[["trajectory_id", "outcome"]].to_csv(away / "outcomes.csv", index=False)
         deliver(away / "new.jsonl", tasks=40, seed=2)
         write_runs(away / "more.jsonl", tasks=120, attempts=4, seed=9)
 

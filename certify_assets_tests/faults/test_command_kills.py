@@ -8,7 +8,8 @@ import random
 import shutil
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,8 +17,9 @@ import pytest
 import sqlalchemy as sa
 
 from certify_assets.cli.main import main
+from certify_assets.cli.review_server import ReviewServer
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import CertifyError, InputError
+from certify_assets.errors import CertifyError
 from certify_assets.files import sha256_bytes
 from certify_assets.operations.batches import batch_names
 from certify_assets.operations.review_session import ReviewSession
@@ -30,6 +32,7 @@ from certify_assets.storage.events import Stored
 from certify_assets.storage.folder import Folder
 from certify_assets.storage.objects import Objects
 from certify_assets.storage.store import Store
+from certify_assets_tests.cli.review_client import Client, serving
 from certify_assets_tests.faults.small import environment, left_parts, results
 from certify_assets_tests.services import postgres_server
 
@@ -56,6 +59,7 @@ _COMMANDS = {
     "form": ("in_operation", "review serve c"),
     "recertify": ("in_operation", "ops recertify c --at-least 1 --deploy"),
     "labels": ("in_operation", "review import c $AWAY/labels.csv --reviewer bob"),
+    "outcomes": ("in_operation", "ops outcomes c $AWAY/outcomes.csv --source ci"),
     "remove": ("_operated", "corpus rm c --yes"),
     "blank": ("in_operation", "ledger blank c --reviewer ann"),
     "gc": ("in_operation", "gc --older 0 --discard tidy --discard-older 0"),
@@ -120,16 +124,16 @@ def _work(world: Path, words: str, doom: int) -> None:
 
 
 def _label_a_run(world: Path) -> None:
-    """Do what the server does for a form, which a reviewer sends once more after a kill."""
+    """Send a form to the server, as a reviewer does once more after a kill."""
     session, form = ReviewSession(Store(str(world / "root")), "c"), world / "form"
-    with suppress(FileNotFoundError, InputError):
-        # the one that is stored is found; one that is not is shown again
-        session.say("ann", form.read_text("utf-8"), 1, 0)
-        return
-    queued = session.shown("ann")
-    assert queued is not None and queued.number == 0
-    form.write_text(queued.key, "utf-8")
-    session.say("ann", queued.key, 1, queued.number)
+    server = ReviewServer(session, reviewers=["ann"], token_file=world / "links")
+    with serving(server):
+        client = Client(server.links["ann"], links=server.links)
+        page = client.enter("ann")
+        if not form.exists():
+            form.write_text(page.text, "utf-8")
+        answer = client.label(page._replace(text=form.read_text("utf-8")), 1)
+        assert answer.status == HTTPStatus.SEE_OTHER, answer.text
 
 
 def _call(world: Path, words: str, doom: int = 0) -> int:

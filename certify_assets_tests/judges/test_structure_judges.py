@@ -14,8 +14,9 @@ from sklearn.ensemble import GradientBoostingClassifier
 
 from certify_assets.certificates.auroc import auroc
 from certify_assets.corpora.rendering import render_frame
-from certify_assets.corpora.schema import Step, to_frame
+from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.splits import make_manifest, select
+from certify_assets.corpora.trajectory import Step
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.families.structure import CombinedJudge, Scale, StructureJudge
@@ -25,7 +26,6 @@ from certify_assets.operations import certifier
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import first_decisions_of
-from certify_assets.operations.left_out_agents import left_out_agents
 from certify_assets.operations.receiving import receive
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.operations.rollout import deploy
@@ -216,7 +216,6 @@ def test_a_judge_goes_from_training_to_decisions(
     assert certifier.verify_stored(judge) == []
     assert judge.calibration[0]["score"].tolist() == judge.rescored().tolist()
     assert judge.family.fingerprint(judge, judge.artifact) == judge.artifact.adapter_sha256
-    assert left_out_agents(judge).seen == "", "it is trained again without each agent"
     made = deploy(judge, accepted=["chosen_among_judges"], track=False)
     # it decides by what it names, whatever is trained since
     store.remove_tree(f"judges/{name}/c/adapter")

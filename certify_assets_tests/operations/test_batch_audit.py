@@ -45,7 +45,7 @@ def deployed(operated: Store) -> Store:
     save_config(operated, replace(Corpus(operated, "c").config, batch_runs=1))
     deploy(
         judged(operated),
-        sampling=SamplingPlan(0.0, 0.0, 5),
+        sampling=SamplingPlan(0.0, 5),
         track=False,
     )
     return operated

@@ -31,7 +31,7 @@ _Change = Callable[[dict[str, Any]], Any]
 
 @pytest.fixture
 def deployed(operated: Store) -> Store:
-    deploy(judged(operated), sampling=SamplingPlan(0.2, 0.3, 5), track=False)
+    deploy(judged(operated), sampling=SamplingPlan(0.2, 5), track=False)
     return operated
 
 

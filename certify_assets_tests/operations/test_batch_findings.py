@@ -27,7 +27,7 @@ _BAD = "could not find the button, no element matches the selector"
 
 @pytest.fixture
 def deployed(operated: Store) -> Store:
-    plan = SamplingPlan(0.2, 0.3, 5)
+    plan = SamplingPlan(0.2, 5)
     deploy(judged(operated), sampling=plan, track=False)
     return operated
 

@@ -56,7 +56,7 @@ def reissue(store: Store) -> None:
 def test_the_strictest_budget_that_certifies_is_deployed_and_its_certificates_are_kept(
     operated: Store,
 ) -> None:
-    made = put(operated, sampling=SamplingPlan(0.1, 0.2, 7))
+    made = put(operated, sampling=SamplingPlan(0.1, 7))
     certificates = Deployment.of(Corpus(operated, "c")).certificates
     assert load_deployment(Corpus(operated, "c")) == made and made.number == 1 and made.own
     assert (
@@ -70,7 +70,7 @@ def test_the_strictest_budget_that_certifies_is_deployed_and_its_certificates_ar
     assert set(made.fingerprint) == {
         *(f"{name}_sha256" for name in names),
         "grid",
-    } and made.sampling == SamplingPlan(0.1, 0.2, 7)
+    } and made.sampling == SamplingPlan(0.1, 7)
     assert Deployment.of(Corpus(operated, "c")).refusal is None
 
 
@@ -260,7 +260,7 @@ def test_mlflow_gets_a_version_with_alias_certificates_and_hashes(
     (recorded,) = operated.local_path("mlflow/artifacts").glob(
         f"{version.run_id}/artifacts/deployment.json"
     )
-    assert set(json.loads(recorded.read_bytes())["sampling"]) == {"audit_rate", "spot_rate"}, (
+    assert set(json.loads(recorded.read_bytes())["sampling"]) == {"audit_rate"}, (
         "the seed stays in the data root"
     )
     kept = operated.local_path("mlflow/artifacts").glob(

@@ -7,9 +7,9 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.audit_sample import USES, count_audit_tasks, drawn_decisions, serves
+from certify_assets.operations.audit_sample import count_audit_tasks, drawn_decisions
 from certify_assets.operations.batches import ClosedBatch, DrawnBatch
-from certify_assets.operations.decisions import ASKED, PROVISIONAL, decisions_of
+from certify_assets.operations.decisions import PROVISIONAL, decisions_of
 from certify_assets.operations.monitoring import monitor_judge, operation_stream
 from certify_assets.operations.recertification import plan_recertification
 from certify_assets.operations.sampling import SamplingPlan
@@ -25,10 +25,9 @@ from certify_assets_tests.recertification_builders import (
     write_decisions,
 )
 
-PLAN = SamplingPlan(0.2, 0.2, 7)
-AUDIT = drawn_tasks(PLAN, "one", "audit", 6)
-SPOT = drawn_tasks(PLAN, "one", "spot", 6)
-OTHERS = drawn_tasks(PLAN, "one", "", 4)
+PLAN = SamplingPlan(0.2, 7)
+AUDIT = drawn_tasks(PLAN, "one", 6)
+OTHERS = drawn_tasks(PLAN, "one", 10, drawn=False)
 BATCH = "0001-a"
 
 
@@ -46,7 +45,7 @@ def provisional_batch(store: Store) -> pd.DataFrame:
         next(task for task, split in assignment.items() if split == name and not undrawn[task])
         for name in ("cal", "sft", "test")
     ]
-    rows = write_batch(store, "one", BATCH, PLAN, tasks=[*AUDIT, *SPOT, *OTHERS, *known])
+    rows = write_batch(store, "one", BATCH, PLAN, tasks=[*AUDIT, *OTHERS, *known])
     # of two runs the first is decided, so that runs of either kind wait
     waits = rows["trajectory_id"].str.endswith(("/2", "/3")) | rows["task_id"].isin(known)
     rows.loc[waits, "decision"] = PROVISIONAL
@@ -101,13 +100,6 @@ def recertified(store: Store) -> str:
     return plan_recertification(judge_of(store)).inputs_sha256
 
 
-def test_every_kind_has_its_uses() -> None:
-    assert set(USES) == set(ASKED) - {""}
-    kinds = pd.Series(sorted(USES))
-    assert kinds[serves(kinds, "certify")].tolist() == ["audit_sample"]
-    assert kinds[serves(kinds, "monitor")].tolist() == ["audit_sample", "spot_check"]
-
-
 def test_a_recertification_is_the_same_with_and_without_labels_of_a_draw(store: Store) -> None:
     rows = provisional_batch(store)
     label_rows(store, "one", rows)
@@ -148,11 +140,9 @@ def test_the_monitor_leaves_out_what_its_certificate_does_not_cover_and_says_so(
     certificate = strictest_certificate(store)
     before = operation_stream(Corpus(store, "one"), certificate)
     covered = rows[~rows["waits"]]
-    found = [int((covered["asked"] == kind).sum()) for kind in ("audit_sample", "spot_check")]
-    assert [before.figures.audit_tasks, before.figures.spot_tasks] == found and 0 < found[0] < len(
-        AUDIT
-    )
-    assert len(before.scores) == sum(found) and before.figures.batch_draws == 0
+    found = int((covered["asked"] == "audit_sample").sum())
+    assert 0 < found < len(AUDIT) and before.figures.audit_tasks == found
+    assert len(before.scores) == found and before.figures.batch_draws == 0
     # every label of the draw is an error of the certified threshold, and no alarm comes of it
     drawn = label_draw(store, rows, wrong=True)
     for closed in (False, True):

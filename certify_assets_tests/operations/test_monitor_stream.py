@@ -11,7 +11,6 @@ from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import drawn_decisions
-from certify_assets.operations.decisions import first_decisions_of
 from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.operations.labels import Label, append_label
 from certify_assets.operations.monitor_record import read_alarms
@@ -38,9 +37,9 @@ from certify_assets_tests.recertification_builders import (
     write_decisions,
 )
 
-PLAN = SamplingPlan(0.2, 0.2, 7)
-AUDIT = drawn_tasks(PLAN, "one", "audit", 40)
-SPOT = drawn_tasks(PLAN, "one", "spot", 40)
+PLAN = SamplingPlan(0.2, 7)
+AUDIT = drawn_tasks(PLAN, "one", 40)
+OTHERS = drawn_tasks(PLAN, "one", 9, drawn=False)
 
 
 def judge_of(store: Store) -> JudgedCorpus:
@@ -61,42 +60,22 @@ def certificate(store: Store) -> Certificate:
 def test_a_drawn_task_comes_with_its_drawn_run_and_no_label_of_another(
     store: Store, certificate: Certificate
 ) -> None:
-    rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:3], *SPOT, "nobody-asks"])
+    rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT, *OTHERS])
     # those that the judge could not decide have labels too: they were selected, not drawn
     label_rows(store, "one", rows)
     stream = operation_stream(Corpus(store, "one"), certificate)
-    asked = rows[rows["asked"].isin(["audit_sample", "spot_check"])]
-    spots = int((asked["asked"] == "spot_check").sum())
-    assert 0 < spots < len(SPOT) and (stream.figures.audit_tasks, stream.figures.spot_tasks) == (
-        3,
-        spots,
-    )
-    assert stream.figures.left_out == {"nothing_decided": len(SPOT) - spots}
+    asked = rows[rows["asked"] == "audit_sample"]
+    assert stream.figures.audit_tasks == len(AUDIT) and stream.figures.left_out == {}
     told = asked.set_index("task_id").loc[list(stream.tasks), ["score", "truth"]]
     assert stream.scores.tolist() == told["score"].tolist()
     assert stream.outcomes.tolist() == told["truth"].tolist()
 
 
-def test_spot_tasks_of_a_batch_under_narrower_thresholds_stay_out_all_of_them(
-    store: Store, certificate: Certificate
-) -> None:
-    rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:3], *SPOT])
-    table = first_decisions_of(Corpus(store, "one"), "0001-a")
-    # one run inside the region of now went to a person then
-    place = table.index[(table["decision"] == "reject") & (table["asked"] != "audit_sample")][0]
-    table.loc[place, ["decision", "reason", "asked"]] = ["human", "middle", "undecided"]
-    write_decisions(store, "one", "0001-a", table)
-    label_rows(store, "one", rows)
-    stream = operation_stream(Corpus(store, "one"), certificate)
-    assert (stream.figures.audit_tasks, stream.figures.spot_tasks) == (3, 0)
-    assert stream.figures.left_out == {"other_threshold": len(SPOT)}
-
-
 def test_the_index_has_what_the_tables_of_all_batches_say(store: Store) -> None:
-    write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:3], *SPOT[:3], "nobody-asks"])
-    other = SamplingPlan(0.0, 0.2, 8)
+    write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:3], *OTHERS[:4]])
+    other = SamplingPlan(0.2, 8)
     deploy_by_hand(store, "one", other, number=2)
-    tasks = [AUDIT[0], SPOT[0], *SPOT[3:9], "nobody-asks"]
+    tasks = [AUDIT[0], *drawn_tasks(other, "one", 6), *OTHERS[:4]]
     later = write_batch(store, "one", "0002-b", other, tasks=tasks, first=4, seed=2, deployment=2)
     drawn = RunDraw.load(Corpus(store, "one"), "0002-b").drawn
     again = later[later["trajectory_id"].isin(list(drawn)[:1])].assign(
@@ -106,24 +85,22 @@ def test_the_index_has_what_the_tables_of_all_batches_say(store: Store) -> None:
     every = drawn_decisions(Corpus(store, "one"))
     every["twice"] = every["trajectory_id"].duplicated(keep=False)
     order = ["batch", "trajectory_id"]
-    expected = every[every["drawn"] != ""].sort_values(order, ignore_index=True)
+    expected = every[every["drawn"].astype(bool)].sort_values(order, ignore_index=True)
     for _ in range(2):
         found = monitored_rows(Corpus(store, "one")).sort_values(order, ignore_index=True)
         columns = [name for name in expected if name in found]
         pd.testing.assert_frame_equal(found[columns], expected[columns], check_dtype=False)
         rebuild(store)
-    assert {"twice", "kind", "score", "drawn"} <= {*columns} and expected["twice"].any()
+    assert {"twice", "kind", "score"} <= {*columns} and expected["twice"].any()
 
 
 @pytest.mark.slow
 def test_nothing_moves_when_more_comes(store: Store, certificate: Certificate) -> None:
-    first = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:20], *SPOT[:20]])
+    first = write_batch(store, "one", "0001-a", PLAN, tasks=AUDIT[:20])
     label_rows(store, "one", first.iloc[::-1])
     before = operation_stream(Corpus(store, "one"), certificate)
     monitor_judge(judge_of(store))
-    later = write_batch(
-        store, "one", "0002-b", PLAN, tasks=[*AUDIT[10:40], *SPOT[10:40]], first=4, seed=1
-    )
+    later = write_batch(store, "one", "0002-b", PLAN, tasks=AUDIT[10:40], first=4, seed=1)
     label_rows(store, "one", later)
     after = operation_stream(Corpus(store, "one"), certificate)
     assert after.sha256(len(before.scores)) == before.sha256(len(before.scores)) and len(
@@ -144,7 +121,7 @@ def test_nothing_moves_when_more_comes(store: Store, certificate: Certificate) -
 def test_an_alarm_is_raised_recorded_once_with_its_time_and_stays(
     store: Store,
 ) -> None:
-    rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT, *SPOT], error=0.7)
+    rows = write_batch(store, "one", "0001-a", PLAN, tasks=AUDIT, error=0.7)
     label_rows(store, "one", rows)
     document = monitor_judge(judge_of(store))
     assert document.status == "alarm" and load_monitor(judge_of(store)) == document
@@ -165,7 +142,7 @@ def test_an_alarm_is_raised_recorded_once_with_its_time_and_stays(
 
 @pytest.mark.slow
 def test_files_and_operation_are_two_streams(store: Store, certificate: Certificate) -> None:
-    label_rows(store, "one", write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT, *SPOT]))
+    label_rows(store, "one", write_batch(store, "one", "0001-a", PLAN, tasks=AUDIT))
     folder = Path(store.root) / "monitoring/one" / JUDGE
     folder.mkdir(parents=True)
     scores = certificate.threshold
@@ -193,9 +170,7 @@ def test_files_and_operation_are_two_streams(store: Store, certificate: Certific
 
 @pytest.mark.slow
 def test_a_recertified_threshold_is_monitored_on_what_came_after_it(store: Store) -> None:
-    label_rows(
-        store, "one", write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:30], *SPOT[:10]])
-    )
+    label_rows(store, "one", write_batch(store, "one", "0001-a", PLAN, tasks=AUDIT[:30]))
     document, _ = recertify(judge_of(store))
     assert document is not None
     chosen = strictest_certificates(recertification_certificates(Corpus(store, "one"), 1))

@@ -207,7 +207,7 @@ def test_an_old_deployment_expires_once(
     from certify_assets_tests.recertification_builders import deploy_by_hand
 
     made = datetime.now(UTC)
-    deploy_by_hand(corpora, "one", SamplingPlan(0.2, 0.2, 7))
+    deploy_by_hand(corpora, "one", SamplingPlan(0.2, 7))
     configure(corpora, {**on_call, "events": ["expiry"]})
     assert notify(Corpus(corpora, "one"), now=made + timedelta(days=80)) == [] and server.got == []
     for _ in range(2):

@@ -38,7 +38,7 @@ def judge_of(store: Store) -> JudgedCorpus:
 
 
 def put(store: Store) -> DeploymentRecord:
-    return deploy(judge_of(store), sampling=SamplingPlan(0.0, 0.0, 5), track=False)
+    return deploy(judge_of(store), sampling=SamplingPlan(0.0, 5), track=False)
 
 
 def add_runs(store: Store, path: Path) -> None:

@@ -58,7 +58,7 @@ def configure(store: Store, **given: Any) -> None:
 
 def redeploy(store: Store) -> None:
     judge = judged(store)
-    deploy(judge, sampling=SamplingPlan(0.1, 0.0, 5), track=False)
+    deploy(judge, sampling=SamplingPlan(0.1, 5), track=False)
 
 
 def of_a_new_agent(record: dict[str, Any]) -> None:

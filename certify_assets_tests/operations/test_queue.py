@@ -34,15 +34,14 @@ def names(queue: Queue) -> list[str]:
 def test_kinds_come_in_the_order_of_need_and_unasked_runs_not_at_all(store: Store) -> None:
     rows = [
         decided("a/0", asked="undecided"),
-        decided("b/0", asked="spot_check", score=-2.0),
         decided("d/0", asked="audit_sample", score=2.0),
         decided("e/0", score=-2.0),
     ]
     write_batch(store, rows)
     queue = queue_of(store)
-    assert names(queue) == ["d/0", "b/0", "a/0"] and tuple(queue.frame.columns) == QUEUE_COLUMNS
-    assert queue.frame["place"].tolist() == [1, 2, 3]
-    assert queue.frame["why"].tolist() == ["random check", "random check", "not decided"]
+    assert names(queue) == ["d/0", "a/0"] and tuple(queue.frame.columns) == QUEUE_COLUMNS
+    assert queue.frame["place"].tolist() == [1, 2]
+    assert queue.frame["why"].tolist() == ["random check", "not decided"]
 
 
 def test_a_tie_asks_a_third_at_the_top_of_its_kind_and_a_majority_settles_it(store: Store) -> None:
@@ -56,7 +55,7 @@ def test_a_tie_asks_a_third_at_the_top_of_its_kind_and_a_majority_settles_it(sto
     say(store, ("b/0", 1, "ann"), ("b/0", 0, "bob"))
     queue = queue_of(store)
     assert names(queue)[0] == "b/0" and queue.frame["why"].iloc[0] == "reviewers are tied"
-    assert queue.frame["reviews"].iloc[0] == 2 and queue.budget.kinds[3].disputed == 1
+    assert queue.frame["reviews"].iloc[0] == 2 and queue.budget.kinds[2].disputed == 1
     say(store, ("b/0", 0, "cyd"))
     assert names(queue_of(store)) == ["a/0"]
     say(store, ("b/0", 1, "dan"))
@@ -79,7 +78,6 @@ def test_a_share_of_runs_is_asked_of_two_people(store: Store) -> None:
 def test_the_budget_counts_labels_minutes_and_what_the_certificate_saved(store: Store) -> None:
     rows = [decided(f"a/{n}", asked="audit_sample", score=-2.0, attempt=n) for n in range(3)]
     rows += [
-        decided("b/0", asked="spot_check", score=2.0),
         decided("d/0", asked="undecided"),
         decided("e/0", score=2.0),
         decided("f/0", score=-2.0),
@@ -89,13 +87,12 @@ def test_the_budget_counts_labels_minutes_and_what_the_certificate_saved(store: 
     assert [(kind.kind, kind.runs, kind.tasks, kind.labels) for kind in budget.kinds] == [
         ("batch_draw", 0, 0, 0),
         ("audit_sample", 3, 1, 3),
-        ("spot_check", 1, 1, 1),
         ("undecided", 1, 1, 1),
     ]
     assert (budget.labels, budget.minutes, budget.decided, budget.saved, budget.saved_minutes) == (
-        5,
-        30.0,
-        7,
+        4,
+        24.0,
+        6,
         2,
         12.0,
     )

@@ -38,8 +38,8 @@ from certify_assets_tests.recertification_builders import (
     write_decisions,
 )
 
-PLAN = SamplingPlan(0.2, 0.2, 7)
-AUDIT = drawn_tasks(PLAN, "one", "audit", 60)
+PLAN = SamplingPlan(0.2, 7)
+AUDIT = drawn_tasks(PLAN, "one", 60)
 NAMES = ("recertification.json", "certificates.json", "scores.parquet")
 
 
@@ -335,7 +335,7 @@ def test_open_tasks_are_met_with_a_warning_and_the_worst_case(store: Store) -> N
         "one",
         "0003-c",
         PLAN,
-        tasks=drawn_tasks(PLAN, "one", "audit", 10, prefix="late"),
+        tasks=drawn_tasks(PLAN, "one", 10, prefix="late"),
         seed=4,
     )
     label_rows(
@@ -346,7 +346,7 @@ def test_open_tasks_are_met_with_a_warning_and_the_worst_case(store: Store) -> N
             "one",
             "0004-d",
             PLAN,
-            tasks=drawn_tasks(PLAN, "one", "audit", 20, prefix="last"),
+            tasks=drawn_tasks(PLAN, "one", 20, prefix="last"),
             seed=5,
         ),
     )

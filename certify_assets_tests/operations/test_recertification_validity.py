@@ -44,13 +44,11 @@ class Population:
 
 
 @pytest.mark.statistics
-def test_spot_checks_by_task_estimate_the_error_and_checks_of_near_runs_do_not() -> None:
+def test_drawn_tasks_estimate_the_error_and_runs_near_the_threshold_do_not() -> None:
     population, draws = Population(3000, seed=1), 200
     found = np.array(
         [
-            population.over(
-                draw_tasks(SamplingPlan(0.0, 0.1, seed), "c", population.names) == "spot"
-            )
+            population.over(draw_tasks(SamplingPlan(0.1, seed), "c", population.names))
             for seed in range(draws)
         ],
         dtype=float,
@@ -71,7 +69,7 @@ def test_tasks_complete_because_they_went_well_understate_the_error_the_worst_ca
 ):
     population = Population(3000, seed=2)
     rng = np.random.default_rng(0)
-    drawn = draw_tasks(SamplingPlan(0.3, 0.0, 1), "c", population.names) == "audit"
+    drawn = draw_tasks(SamplingPlan(0.3, 1), "c", population.names)
     # a reviewer puts tasks with an error off half of the time
     complete = drawn & ((population.errors == 0) | (rng.random(3000) < 0.5))
     still_open = drawn & ~complete

@@ -37,7 +37,7 @@ from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, write_runs
 from certify_assets_tests.operations_builders import certified_corpus, deliver
 
-PLAN = SamplingPlan(0.3, 0.2, 5)
+PLAN = SamplingPlan(0.3, 5)
 
 
 def judge_of(store: Store) -> JudgedCorpus:
@@ -69,7 +69,7 @@ def bring(store: Store, *, seed: int, wrong: bool = False) -> str:
         for item in _lines(write_runs(told, tasks=100, attempts=4, seed=seed))
     }
     rows = decisions_of(Corpus(store, "c"), received.batch)
-    asked = rows.loc[rows["asked"].isin(["audit_sample", "spot_check"]), "trajectory_id"]
+    asked = rows.loc[rows["asked"] == "audit_sample", "trajectory_id"]
     said = [
         Label(name, 1 if wrong else truth[name], "ann", "file", f"ann {name}") for name in asked
     ]

@@ -39,7 +39,7 @@ from certify_assets_tests.operations_builders import (
     raise_alarm,
 )
 
-PLAN = SamplingPlan(0.2, 0.3, 5)
+PLAN = SamplingPlan(0.2, 5)
 RUNS = 200
 
 

@@ -11,7 +11,7 @@ import pytest
 from certify_assets.corpora.config import remove_corpus, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.deliveries import run_table, same_runs
-from certify_assets.corpora.schema import Trajectory
+from certify_assets.corpora.trajectory import Trajectory
 from certify_assets.errors import GateClosedError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit import audit_judge

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binomtest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import Step, Trajectory
+from certify_assets.corpora.trajectory import Step, Trajectory
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.certifier import load_certificates

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import Trajectory
+from certify_assets.corpora.trajectory import Trajectory
 from certify_assets.errors import InputError
 from certify_assets.operations.labels import (
     Label,

@@ -307,7 +307,7 @@ def _tables(product: Product, corpus: str, side: str) -> dict[str, Any]:
             answered = answer.figures("verified certificates")
             made["verify"].setdefault(alpha, {})[name] = answered
     made["halves"] = _halves(product, tables, product.work / f"{corpus}_half.json")
-    planned = ("--alpha", ".2", "--side", side, "--set", "trials=60", "--set", "most_tasks=600")
+    planned = ("--alpha", ".2", "--side", side)
     made["plan"] = product.call("plan", tables["cal"], *planned, rooted=False).figures()
     made["python"] = clean(product.python(tables["cal"]))
     return made

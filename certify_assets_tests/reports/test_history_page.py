@@ -25,17 +25,14 @@ from certify_assets_tests.recertification_builders import (
     write_batch,
 )
 
-PLAN = SamplingPlan(0.2, 0.2, 7)
-AUDIT = drawn_tasks(PLAN, "one", "audit", 90)
-SPOT = drawn_tasks(PLAN, "one", "spot", 40)
+PLAN = SamplingPlan(0.2, 7)
+AUDIT = drawn_tasks(PLAN, "one", 90)
 
 
 @pytest.fixture
 def store(corpora: Store) -> Store:
     deploy_by_hand(corpora, "one", PLAN)
-    label_rows(
-        corpora, "one", write_batch(corpora, "one", "0001-a", PLAN, tasks=[*AUDIT[:40], *SPOT[:20]])
-    )
+    label_rows(corpora, "one", write_batch(corpora, "one", "0001-a", PLAN, tasks=AUDIT[:40]))
     return corpora
 
 
@@ -53,7 +50,7 @@ def test_it_tells_what_was_certified_how_often_it_was_wrong_and_what_was_spent(
     (step,) = first.steps
     (side,) = (item for item in step.sides if item.side == "reject")
     assert step.deployed == (1,) and step.label == "lexical, first"
-    rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:40], *SPOT[:20]])
+    rows = write_batch(store, "one", "0001-a", PLAN, tasks=AUDIT[:40])
     decided = rows[(rows["decision"] == "reject") & (rows["asked"] != "")]
     # one run of each task
     found = side.runs, side.errors, side.tasks
@@ -93,7 +90,7 @@ def test_an_alarm_is_said_in_verdict_and_table(store: Store) -> None:
     label_rows(
         store,
         "one",
-        write_batch(store, "one", "0002-b", PLAN, tasks=[*AUDIT[40:], *SPOT[20:]], error=0.8),
+        write_batch(store, "one", "0002-b", PLAN, tasks=AUDIT[40:], error=0.8),
     )
     assert monitor_judge(judged(store, "one", JUDGE)).status == "alarm"
     document = operation_history(Corpus(store, "one"))

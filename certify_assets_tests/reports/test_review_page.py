@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import Step, Trajectory
+from certify_assets.corpora.trajectory import Step, Trajectory
 from certify_assets.operations.labels import Label
 from certify_assets.operations.review_queue import queue_key
 from certify_assets.operations.review_session import QueuedRun, Statement

@@ -9,7 +9,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certify_assets.corpora.schema import Step, Trajectory
+from certify_assets.corpora.trajectory import Step, Trajectory
 from certify_assets.operations.review_session import QueuedRun
 from certify_assets.reports.review_page import Reviewer, render_review
 from certify_assets.reports.review_run import criterion_lines, folded_text, shown_steps, whole_text

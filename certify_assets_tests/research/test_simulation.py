@@ -13,11 +13,17 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import Settings, evaluate, observe
-from certify_assets.certificates.populations import Sample
 from certify_assets.errors import InputError
 from certify_assets.research.designs import DESIGNS, study_designs
 from certify_assets.research.paper import simulation_rates
-from certify_assets.research.populations import Clustered, Design, Fooled, effect_sd, pilot_of
+from certify_assets.research.populations import (
+    Clustered,
+    Design,
+    Fooled,
+    Sample,
+    effect_sd,
+    pilot_of,
+)
 from certify_assets.research.simulation import PAPER_PROCEDURES, Simulation, simulate, summarise
 
 _SMALL = {"tasks": (20,), "rhos": (0.5,)}

@@ -72,7 +72,8 @@ def test_another_scale_is_refused_or_warned_of(
     # grades may be the log-odds of an agent that always succeeds
     assert found.code == 2 or other == scale or (scale, other) == ("log-odds", "rating")
     if found.code:
-        assert str(path) in found.err and "next.csv" in found.err and "--score-scale" in found.err
+        assert str(path) in found.err and "next.csv" in found.err
+        assert "--set score_scale" in found.err
 
 
 @pytest.mark.parametrize("mistake", ["negated", "one minus", "reversed"])
@@ -87,7 +88,7 @@ def test_reversed_scores_are_refused_or_warned_of(
         # an audit and a monitor have outcomes, which show it as well
         assert found.code != 0 or "warning" in found.err, found
     if found.code == 2:
-        right = ask(call, "decide", path, wrong, f"--score-scale {said(found)}")
+        right = ask(call, "decide", path, wrong, f"--set score_scale={said(found)}")
         assert right.code == 0, right.err
 
 
@@ -100,12 +101,12 @@ def test_percentages_of_probabilities_are_read(call: Call, folder: Path) -> None
     percent = table.assign(score=100 * table["score"])
     refused = ask(call, "decide", path, percent)
     assert refused.code == 2 and said(refused) == "probability"
-    found = ask(call, "decide", path, percent, "--score-scale probability")
+    found = ask(call, "decide", path, percent, "--set score_scale=probability")
     assert found.json == ask(call, "decide", path, table).json
 
 
 def said(refused: Answer) -> str:
-    return refused.err.rpartition("--score-scale ")[2].split()[0]
+    return refused.err.rpartition("--set score_scale=")[2].split()[0]
 
 
 def test_an_honest_later_table_is_not_refused(call: Call, certificate: tuple[str, Path]) -> None:

@@ -80,7 +80,7 @@ def test_scores_that_are_read_otherwise_stand_next_to_the_given_ones(
 ) -> None:
     rows = score_rows(tasks=80, attempts=4)
     rows.assign(score=-rows["score"]).to_csv(tmp_path / "cal.csv", index=False)
-    asked = f"certificate {tmp_path}/cal.csv --lower-is-better --out {tmp_path}/c.json"
+    asked = f"certificate {tmp_path}/cal.csv --set lower_is_better=true --out {tmp_path}/c.json"
     assert call(asked).code == 0
     assert (
         call(f"decide {tmp_path}/c.json {tmp_path}/cal.csv --decisions {tmp_path}/d.csv").code == 0

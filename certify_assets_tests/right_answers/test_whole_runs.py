@@ -38,7 +38,7 @@ def test_reviewers_read_what_the_judge_cuts(call: Call, operated: Store, tmp_pat
         record["steps"] = [["look()", LONG]]
 
     new = deliver(tmp_path / "new.jsonl", tasks=1, attempts=1, change=change)
-    rates = ("--audit-rate", 1, "--spot-rate", 0)
+    rates = ("--audit-rate", 1)
     assert call("ops", "deploy", "c", "lexical", *rates, *root).code == 0
     assert call("ops", "ingest", "c", new, *root).code == 0
     studio = tmp_path / "tasks.json"

@@ -62,13 +62,13 @@ def operation(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> Oper
     folder = tmp_path_factory.mktemp("hostile") / "root"
     shutil.copytree(_operated, folder)
     store = Store(str(folder))
-    deploy(judged(store), sampling=SamplingPlan(0.5, 0.2, 5), track=False)
+    deploy(judged(store), sampling=SamplingPlan(0.5, 5), track=False)
     name = f"<img src=x onerror=window.{CANARY}=1>.jsonl"
     operations_builders.deliver(store.local_path("inbox/c") / name, tasks=50, change=_hostile)
     with partitions("c") as instance:
         found = _materialize(store, instance, ASSETS[:3])
         rows = load_decisions(Corpus(store, "c"))
-        asked = rows.loc[rows["asked"].isin(["audit_sample", "spot_check"]), "trajectory_id"]
+        asked = rows.loc[rows["asked"] == "audit_sample", "trajectory_id"]
         said = [
             Label(run, place % 2, MARKUP[0], "file", f"{MARKUP[1]} {place}", MARKUP[2])
             for place, run in enumerate(asked)

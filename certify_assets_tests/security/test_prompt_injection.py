@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from certify_assets.corpora.rendering import Renderer
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 from certify_assets.judges.endpoint.questions import ChatPrompt, CompletionPrompt, TokenPrompt
 from certify_assets.judges.endpoint.settings import auditor_prompt
 from certify_assets.judges.families.lexical import LexicalJudge

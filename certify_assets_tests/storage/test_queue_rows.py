@@ -65,8 +65,6 @@ def ordered(corpus: Corpus, double: float) -> dict[str, dict[str, Any]]:
             tied = any(one["tied"] for one in mine)
             covered = [one["lacks"] for one in mine if one["reason"] not in NOT_COVERED]
             near = (sum(covered), min(one["batch"] for one in mine), task)
-        elif kind == "spot_check":
-            near = (row["batch"], task)
         elif kind == "undecided":
             unscored, undecidable = np.isnan(row["score"]), np.isnan(away).all()
             near = (0,) if unscored else (2,) if undecidable else (1, np.nanmin(away))
@@ -116,9 +114,7 @@ def test_the_index_is_the_queue_after_every_event(store: Store, seed: int) -> No
             decided(
                 # some runs come again in a later batch
                 f"t{chance.randrange(6)}/{place}",
-                asked=chance.choice(
-                    ("audit_sample", "audit_sample", "spot_check", "undecided", "")
-                ),
+                asked=chance.choice(("audit_sample", "audit_sample", "undecided", "")),
                 score=chance.choice((-2.0, 0.1, 0.7, float("nan"))),
                 attempt=place,
                 reason=chance.choice(("middle", "new_agent")),

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -310,7 +311,7 @@ def test_percentages_are_probabilities_where_that_is_said(tmp_path: Path) -> Non
     percent = scores("{:.2f}", 100)
     np.testing.assert_array_equal(read(percent).scores, np.array(SCORES) * 100)
     assert read(percent).read_as == (
-        "scores up to 93.75 as they are (--score-scale probability takes them for percentages)",
+        "scores up to 93.75 as they are (--set score_scale=probability takes them for percentages)",
     )
     assert read(percent, "log-odds").read_as == () == read(PLAIN, "probability").read_as
     probable = read(percent, "probability")
@@ -327,15 +328,19 @@ def test_labels_of_a_draw_are_read_as_score_tables_are(tmp_path: Path) -> None:
     with pytest.raises(TableError) as refused:
         read_labels(path)
     assert refused.value.options == {"success": "VALUE"}
-    ids, outcomes, table = read_labels(
-        path, ReadingOptions(settings=TableSettings(success=("good",)))
-    )
-    assert ids.tolist() == IDS and outcomes.tolist() == OUTCOMES
-    assert "outcome: 'good' as 1 and 'bad' as 0" in table.read_as
+    good = ReadingOptions(settings=TableSettings(success=("good",)))
+    found = read_labels(path, good)
+    assert found.ids.tolist() == IDS and found.outcomes.tolist() == OUTCOMES
+    assert "outcome: 'good' as 1 and 'bad' as 0" in found.table.read_as
+    # of columns that are called otherwise those that alone can be meant are read
     text(odd.rename(columns={"trajectory_id": "run", "outcome": "resolved"}))(path)
-    with pytest.raises(TableError, match=r"'trajectory_id'.*\n.*'outcome'") as refused:
-        read_labels(path)
-    assert refused.value.options == {"id": "run", "outcome": "resolved"}
+    found = read_labels(path, good)
+    assert found.ids.tolist() == IDS and found.outcomes.tolist() == OUTCOMES
+    assert {"column 'run' as trajectory_id", "column 'resolved' as outcome"} <= set(
+        found.table.read_as
+    )
+    named = replace(good, columns={"id": "id of the score table"})
+    assert read_labels(path, named).ids.tolist() == IDS
 
 
 def test_outcomes_and_splits_are_refused_where_they_are_needed(tmp_path: Path) -> None:

@@ -33,6 +33,6 @@ __all__ = [
     "import_corpus",
 ]
 
-# every module of this folder may register formats
-for _module in sorted(item.name for item in iter_modules(__path__)):
+# every module of this folder may register formats; the client of MLflow is for its URLs alone
+for _module in sorted({item.name for item in iter_modules(__path__)} - {"mlflow_server"}):
     import_module(f"{__name__}.{_module}")

@@ -16,7 +16,7 @@ from certify_assets.corpora.formats.records import (
     one_object,
     opened,
 )
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 from certify_assets.errors import InputError
 
 
@@ -38,6 +38,24 @@ class Origin(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.file} row {self.row}" if self.row else self.file
+
+
+class Judgement(NamedTuple):
+    """What a judge, a test or a person says of a run.
+
+    Parameters
+    ----------
+    name : str
+        Scorer, metric, feedback key or assessment.
+    value : object
+        A number, a truth value or a word; None where there is none.
+    source : str
+        "human", "code", "llm_judge" or what else the tool calls it; "" unknown.
+    """
+
+    name: str
+    value: Any
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +87,8 @@ class Draft:
         asks, they are tasks of their own.
     outcome_name : str
         The column, score or label that the outcome was read from.
+    judgements : tuple of Judgement
+        All that is said of the run, where the reading asks for it.
     """
 
     task_id: str
@@ -83,6 +103,7 @@ class Draft:
     named_agent: str = ""
     variant: tuple[str, ...] = ()
     outcome_name: str = "outcome"
+    judgements: tuple[Judgement, ...] = ()
 
     def content(self) -> bytes:
         """Hash what copies of one run have in common."""
@@ -106,11 +127,15 @@ class Reading(Tally):
         SHA-256 of every file that was read.
     label_facts : dict of str to number
         What a source says of its labels: annotations, ties, disagreement rate.
+    judged : bool
+        Whether all judgements of a run are wanted. None is then chosen as its outcome, and a run
+        of which nothing else was recorded is a run as well.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict)
     hashes: dict[str, str] = field(default_factory=dict)
     label_facts: dict[str, float] = field(default_factory=dict)
+    judged: bool = False
 
     def origin(self, file: SourceFile, row: int = 0) -> Origin:
         """Return a position in a file, whose hash is taken: it was read."""
@@ -127,7 +152,7 @@ class Reading(Tally):
                 if isinstance(record, str):
                     raise LeftOutError(record)
                 run = draft(record, place)
-                if not run.steps:
+                if not run.steps and not self.judged:
                     raise LeftOutError(
                         "has no action of the agent; nothing can be judged", "no_trajectory"
                     )

@@ -11,9 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from certify_assets.corpora.deliveries import instruction_sha256, letters_sha256
 from certify_assets.corpora.formats.base import Draft, LeftOutError, Reading, excerpt
-from certify_assets.corpora.schema import Step, Trajectory, clean_text, row_groups, write_groups
+from certify_assets.corpora.trajectory import (
+    Step,
+    Trajectory,
+    clean_text,
+    instruction_sha256,
+    letters_sha256,
+)
 from certify_assets.errors import InputError
 from certify_assets.files import naming
 from certify_assets.names import folding, spelled, two_spellings
@@ -93,6 +98,8 @@ class Gathered:
 
     def write(self, sink: IO[bytes]) -> None:
         """Write the runs as Parquet."""
+        from certify_assets.corpora.schema import row_groups, write_groups
+
         places = range(len(self.rows))
         groups = row_groups(map(self.chars, counted("writing the runs", places)))
         write_groups(sink, (list(map(self.trajectory, places[slice(*ends)])) for ends in groups))

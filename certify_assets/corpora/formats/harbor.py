@@ -28,7 +28,7 @@ from certify_assets.corpora.formats.records import (
     objects,
     text_of,
 )
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 from certify_assets.errors import InputError
 
 # what an agent writes after its context was summarised

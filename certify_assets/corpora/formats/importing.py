@@ -19,7 +19,6 @@ from certify_assets.corpora.formats.files import (
 from certify_assets.corpora.formats.gathering import Gathered, StepTexts, gather
 from certify_assets.corpora.formats.outcomes import OUTCOME_OPTIONS, Outcomes
 from certify_assets.corpora.formats.records import DELIMITED, HEAD
-from certify_assets.corpora.schema import to_frame
 from certify_assets.errors import InputError
 from certify_assets.tables.delimited import UTF16
 from certify_assets.tables.settings import TableSettings
@@ -123,6 +122,8 @@ def import_corpus(
         If a path, format or option is unknown, more than one format or none fits, or nothing could
         be used.
     """
+    from certify_assets.corpora.schema import to_frame
+
     with gather_corpus(paths, format=format, name=name, options=options) as (runs, facts):
         return ImportedCorpus(frame=to_frame(runs.trajectories()), **vars(facts))
 

@@ -40,7 +40,7 @@ from certify_assets.corpora.formats.records import (
     parsed,
     text_of,
 )
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 from certify_assets.tables.table import MISSING_ID, name_of
 
 #: what a record may hold of a run
@@ -107,7 +107,8 @@ def draft_of(
     if (task := _identity(row["task_id"])) is None:
         raise LeftOutError("it has no task_id")
     instruction, steps = _said(row, reading)
-    if not any(step.action.strip() or step.observation.strip() for step in steps):
+    said = any(step.action.strip() or step.observation.strip() for step in steps)
+    if not said and not reading.judged:
         raise LeftOutError("cannot be used: nothing of it was recorded", "no_trajectory")
     agent = _identity(row["agent"]) or ""
     return Draft(

@@ -20,7 +20,7 @@ from certify_assets.corpora.formats.records import (
     parsed,
     text_of,
 )
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 
 _CALLS = ("tool_call", "tool_use", "function_call")
 _RESULTS = ("tool_call_response", "tool_result", "function_response")

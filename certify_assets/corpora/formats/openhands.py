@@ -36,7 +36,7 @@ from certify_assets.corpora.formats.records import (
     text_of,
 )
 from certify_assets.corpora.formats.swe_reports import Reports, issue_text, run_name, task_of
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 
 _REQUIRED = frozenset({"instance_id", "history"})
 _FIRST_LINES = 5

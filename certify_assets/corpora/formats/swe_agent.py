@@ -30,7 +30,7 @@ from certify_assets.corpora.formats.swe_reports import (
     run_name,
     task_of,
 )
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 
 _RUNS = (".traj", ".traj.json")
 _TRAJECTORY = re.compile(rb'"(?:trajectory|messages)"\s*:\s*\[')

@@ -16,7 +16,7 @@ from certify_assets.corpora.formats.terminal_text import (
     steps_of_terminal,
     unwrapped,
 )
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 
 # in the order of preference; each is gone through on its own, so that no two texts of a trial are
 # held at once

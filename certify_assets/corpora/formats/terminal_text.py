@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from certify_assets.corpora.formats.messages import Conversation
 from certify_assets.corpora.formats.records import text_of
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 
 _ESCAPES = re.compile(
     "\x1b\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?"  # window titles

@@ -13,7 +13,7 @@ under names of `spans.NAMES`, and assessments. The runs follow::
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -21,6 +21,7 @@ from certify_assets.corpora.formats.base import (
     CorpusFormat,
     Draft,
     Drafts,
+    Judgement,
     LeftOutError,
     Reading,
     corpus_format,
@@ -116,7 +117,7 @@ def _draft(trace: Trace, labels: _Labels, reading: Reading) -> Draft:
     asked = "\n".join(said.text for said in before if said.role == "user" and said.text)
     instruction = asked or first_prompt(messages)
     steps = steps_of_messages(spoken, reading)
-    if not steps:
+    if not steps and not reading.judged:
         raise LeftOutError(
             "has no message of the agent and no call of a tool; record inputs and outputs of its "
             "spans",
@@ -124,8 +125,9 @@ def _draft(trace: Trace, labels: _Labels, reading: Reading) -> Draft:
         )
     task, agent = _task(trace, instruction, reading), _agent(trace, reading)
     attempt = _named(trace, "attempt", reading) or ""
+    judgements = labels.judgements(trace) if reading.judged else ()
     try:
-        outcome, label, source = labels.of_trace(trace)
+        outcome, label, source = (None, "outcome", "") if judgements else labels.of_trace(trace)
         key = f"labels_from_{source or 'unknown'}"
         reading.label_facts[key] = reading.label_facts.get(key, 0) + 1
     except LeftOutError as left:
@@ -144,6 +146,7 @@ def _draft(trace: Trace, labels: _Labels, reading: Reading) -> Draft:
         attempt=int(attempt) if attempt.isdecimal() and len(attempt) < 10 else None,
         repetition=trace.trace_id,
         named_agent=agent,
+        judgements=judgements,
     )
 
 
@@ -165,7 +168,11 @@ def _named(trace: Trace, thing: str, reading: Reading) -> str | None:
 
 def _task(trace: Trace, instruction: str, reading: Reading) -> str:
     if reading.options.get("task_attribute") != _SAME_INPUT:
-        return _named(trace, "task", reading) or _unnamed(trace, "task", reading)
+        if named := _named(trace, "task", reading):
+            return named
+        if not (reading.judged and instruction.strip()):
+            return _unnamed(trace, "task", reading)
+        reading.notes["runs without a task, of which those with the same input are one"] += 1
     if not instruction.strip():
         raise LeftOutError("names no task: it has no input; name an attribute instead", "no_task")
     digest = sha256(instruction.strip().encode("utf-8", "surrogatepass")).hexdigest()
@@ -229,9 +236,17 @@ class _Labels:
         if not named:
             raise LeftOutError(self._missing(trace.assessments), "no_label")
         # what is said of the whole goes before what is said of a part
-        roots = {"", *(span.span_id for span in trace.roots)}
-        whole = [one for one in named if one.span_id in roots] or named
+        whole = self._of_whole(trace, named)
         return self._agreed(named[0].name, [(self._value(one), one.source) for one in whole])
+
+    def judgements(self, trace: Trace) -> tuple[Judgement, ...]:
+        """Return all that is said of a trace as a whole, or of its parts where nothing else is."""
+        whole = self._of_whole(trace, trace.assessments)
+        return tuple(Judgement(one.name, self._value(one), one.source) for one in whole)
+
+    def _of_whole(self, trace: Trace, said: Sequence[Assessment]) -> Sequence[Assessment]:
+        roots = {"", *(span.span_id for span in trace.roots)}
+        return [one for one in said if one.span_id in roots] or said
 
     def _value(self, said: Assessment) -> Any:
         settings = self._settings

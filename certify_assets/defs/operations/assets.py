@@ -227,7 +227,7 @@ def batch_certificates(step: AssetStep) -> Made:
 def review_queue(step: AssetStep) -> Made:
     """List the runs that need review and have no label, the most needed first.
 
-    Draws of provisional batches come first, then the audit sample, spot checks, and
+    Draws of provisional batches come first, then the audit sample, and
     what the judge left undecided. Writes a table, and a page with the budget. `certify review
     serve` serves the page for labelling.
     """
@@ -258,7 +258,7 @@ def reviewed_labels(step: AssetStep) -> Made:
     """Resolve the labels of the page and of label files.
 
     Each run has one row with the majority's outcome, every vote, and why it was asked about. Only
-    rows of the audit sample and of spot checks measure how often the judge errs.
+    rows of the audit sample measure how often the judge errs.
     """
     made = write_label_table(step.corpus)
     by_kind = {f"labelled_{kind}": int((made.frame["asked"] == kind).sum()) for kind in KINDS}

@@ -32,7 +32,7 @@ from certify_assets.defs.names import (
 from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import CertifyError
 from certify_assets.operations.certifier import own_key
-from certify_assets.operations.labels import labels_head
+from certify_assets.operations.outcomes import known_head
 from certify_assets.storage.store import Snapshot
 
 # gives the key of the run that is requested for what arrived, and what was observed
@@ -229,7 +229,7 @@ def reviewed_labels_sensor(
     requests, events = dict[str, str](), list[dg.AssetObservation]()
     for name in sorted(context.instance.get_dynamic_partitions(CORPORA)):
         corpus = Corpus(store, name)
-        (_, labels), sample = labels_head(corpus), sample_version(corpus)
+        (_, labels), sample = known_head(corpus), sample_version(corpus)
         if labels and seen.get(name) != labels:
             seen[name] = labels
             requests[f"labels:{name}:{labels}"] = name

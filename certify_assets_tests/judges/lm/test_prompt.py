@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from certify_assets.corpora.rendering import Renderer
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.trajectory import Step
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.compact import compact_model_path
 from certify_assets.judges.lm.prompt import AuditorPrompt, PromptEncoder

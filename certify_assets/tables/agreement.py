@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates.procedures import clopper_pearson_upper
-from certify_assets.operations.labels import Label
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,6 +83,22 @@ class Agreement:
             f"{said}: Cohen's kappa {self.kappa:.2f} ({CONFIDENCE:.0%} interval {self.low:.2f} to "
             f"{self.high:.2f}, bootstrap over tasks)."
         )
+
+
+class Label(Protocol):
+    """What a reviewer says of a run; no outcome takes back what was said before."""
+
+    @property
+    def reviewer(self) -> str:
+        """The reviewer."""
+
+    @property
+    def trajectory_id(self) -> str:
+        """The run."""
+
+    @property
+    def outcome(self) -> int | None:
+        """The outcome of the run."""
 
 
 class Said(NamedTuple):

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
-from certify_assets.operations.agreement import Said, measure_agreement
 from certify_assets.operations.labels import Label
+from certify_assets.tables.agreement import Said, measure_agreement
 
 
 def said(run: str, outcome: int | None, reviewer: str, time: int = 0) -> Label:

@@ -1,0 +1,250 @@
+"""A certificate for an asset of your own: what a judge may decide alone among its runs.
+
+The document is kept in the metadata of the materialization, so no IO manager has to store it and
+no data root is needed. Numerical libraries are loaded when an asset runs.
+"""
+
+# Dagster reads the annotations of its functions as they are, so those of a context are no strings
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import dagster as dg
+import pydantic
+
+from certify_assets.errors import CertifyError, InputError
+
+if TYPE_CHECKING:
+    from certify_assets.certificates import CertificateSet
+    from certify_assets.tables.score_table import ScoreTable
+
+_DOCUMENT: Final = "certificate"
+_COLUMN: Final = re.compile(r"--columns (\w+)=(\w+)")
+
+
+class _Scaffolder(dg.Scaffolder[Any]):
+    def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
+        from dagster.components.component_scaffolding import scaffold_component
+
+        scaffold_component(request, {"asset": "my_scores", "alpha": 0.1, "decisions": True})
+
+
+@dg.scaffold_with(_Scaffolder)
+class CertificateComponent(dg.Component, dg.Resolvable, dg.Model):
+    """What a judge may decide alone, certified for a table of scores that is an asset of yours.
+
+    The asset NAME gets the asset NAME_certificate and, with decisions, the assets NAME_auto_decided
+    and NAME_needs_review.
+    """
+
+    asset: str = pydantic.Field(
+        description="Key of the asset with a row a run: task_id, score, outcome.",
+        examples=["my_scores", "evaluation/my_scores"],
+    )
+    path: str | None = pydantic.Field(
+        None,
+        description="File that the asset writes, relative to this one. By default the table is "
+        "loaded through the IO manager of the asset.",
+        examples=["scores.csv"],
+    )
+    columns: dict[str, str] = pydantic.Field(
+        {},
+        description="Names of columns by task, score, outcome, id, agent, group and split.",
+        examples=[{"task": "case", "score": "judge_score", "outcome": "human_label"}],
+    )
+    alpha: float = pydantic.Field(
+        0.1, gt=0, lt=1, description="Share of the decided runs that may be wrong."
+    )
+    side: Literal["reject", "release", "both"] = pydantic.Field(
+        "both", description="Decision to certify: auto-fail (reject), auto-pass (release) or both."
+    )
+    promise: Literal["average", "confident", "proved"] | None = pydantic.Field(
+        None,
+        description="What to promise. By default confident, and average where that certifies "
+        "nothing.",
+    )
+    min_coverage: float = pydantic.Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="The check `certified` fails where a smaller share is decided.",
+        examples=[0.3],
+    )
+    decisions: bool = pydantic.Field(
+        False, description="Whether two more assets decide the runs without an outcome."
+    )
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Return the certificate with its checks, and the assets of decided runs."""
+        folder = context.path if context.path.is_dir() else context.path.parent
+        source = _Source(self, folder)
+        return dg.Definitions(
+            assets=[_certificate(source), *([_decisions(source)] if self.decisions else [])],
+            asset_checks=[_checks(source)],
+        )
+
+
+class _Source:
+    """The asset with the table, and how it is read."""
+
+    def __init__(self, asked: CertificateComponent, folder: Path) -> None:
+        self.asked = asked
+        self.key = dg.AssetKey.from_user_string(asked.asset)
+        self.path = None if asked.path is None else (folder / asked.path).resolve()
+        # a file is read where it is needed, a value comes from the IO manager of its asset
+        self.ins = {"table": dg.AssetIn(self.key)} if self.path is None else {}
+        self.deps = [] if self.path is None else [self.key]
+
+    def named(self, name: str) -> dg.AssetKey:
+        """Return a key next to that of the table."""
+        return dg.AssetKey([*self.key.path[:-1], f"{self.key.path[-1]}_{name}"])
+
+    def read(
+        self, inputs: Mapping[str, Any], issued: "CertificateSet | None" = None
+    ) -> "ScoreTable":
+        """Read the table, or read it as that of certificates was read."""
+        from certify_assets.tables.score_table import read_score_table
+        from certify_assets.tables.settings import ReadingOptions, TableSettings, checked_columns
+
+        value = self.path if self.path is not None else inputs["table"]
+        if isinstance(value, Mapping):
+            # an IO manager loads a frame for each partition
+            import pandas as pd
+
+            value = pd.concat(value.values(), ignore_index=True)
+        columns = checked_columns(self.asked.columns.items())
+        reading = ReadingOptions(columns, TableSettings(unlabelled="drop"))
+        if issued is not None:
+            reading = reading.as_issued(self.asked.asset, issued.certificates)
+        return read_score_table(value, reading)
+
+    def issued(self, instance: dg.DagsterInstance) -> "CertificateSet":
+        """Return the certificates of the last materialization."""
+        from certify_assets.certificates import Certificate, CertificateSet
+
+        key = self.named("certificate")
+        event = instance.get_latest_materialization_event(key)
+        made = None if event is None else event.asset_materialization
+        found = None if made is None else made.metadata.get(_DOCUMENT)
+        if not isinstance(found, dg.JsonMetadataValue) or not isinstance(found.data, Mapping):
+            raise InputError(
+                f"There is no certificate yet. Materialize {key.to_user_string()} first."
+            )
+        outline = dict(found.data)
+        items = [Certificate.from_dict(item) for item in outline.pop("certificates")]
+        return CertificateSet.of(items, outline)
+
+
+def _certificate(source: _Source) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=source.named("certificate"),
+        ins=source.ins,
+        deps=source.deps,
+        description=f"What share of the runs of {source.asked.asset} the judge may decide alone, "
+        "certified on the rows that have an outcome.",
+        kinds={"certify"},
+    )
+    def certificate(context: dg.AssetExecutionContext, **inputs: Any) -> Any:
+        from certify_assets.components.certified import figures, issue, sides_of
+
+        asked = source.asked
+        with _failing():
+            table = source.read(inputs)
+            found = issue(table, alpha=asked.alpha, side=asked.side, promise=asked.promise)
+            context.log.info(sides_of(found).sentence)
+            metadata = {
+                **figures(found, table),
+                "scores": dg.MetadataValue.asset(source.key),
+                _DOCUMENT: dg.MetadataValue.json(
+                    # a certificate of one side promises nothing together with another
+                    {"certificates": [one.to_dict() for one in found.certificates]}
+                    | found.outline()
+                ),
+            }
+        return dg.MaterializeResult(metadata=metadata)
+
+    return certificate
+
+
+def _decisions(source: _Source) -> dg.AssetsDefinition:
+    outs = {
+        "auto_decided": "Runs without an outcome that the judge decides.",
+        "needs_review": "Runs without an outcome that go to review.",
+    }
+
+    @dg.multi_asset(
+        name="__".join([*source.key.path, "decisions"]),
+        ins=source.ins,
+        deps=[*source.deps, source.named("certificate")],
+        outs={
+            name: dg.AssetOut(key=source.named(name), description=said, kinds={"certify"})
+            for name, said in outs.items()
+        },
+    )
+    def decisions(context: dg.AssetExecutionContext, **inputs: Any) -> Any:
+        from certify_assets.components.certified import by_words, decided
+
+        with _failing():
+            issued = source.issued(context.instance)
+            frames, known = decided(issued, source.read(inputs, issued))
+        if known:
+            context.log.warning(known)
+        for name, frame in frames.items():
+            counts = frame["decision"].value_counts().to_dict()
+            yield dg.Output(frame, name, metadata={"runs": len(frame), **by_words(counts)})
+
+    return decisions
+
+
+def _checks(source: _Source) -> dg.AssetChecksDefinition:
+    key, least = source.named("certificate"), source.asked.min_coverage
+    gate = f", and at least {100 * least:g} % of runs are decided" if least else ""
+    specs = [
+        dg.AssetCheckSpec("certified", asset=key, description=f"Something is certified{gate}."),
+        dg.AssetCheckSpec(
+            "still_holds",
+            asset=key,
+            additional_deps=[source.key],
+            description="Runs of new tasks, labelled after the certificate, do not show an error "
+            "above α. They must be drawn at random. A false alarm has probability at most δ.",
+        ),
+    ]
+
+    @dg.multi_asset_check(
+        name="__".join([*key.path, "checks"]),
+        specs=specs,
+        ins=source.ins,
+    )
+    def checks(context: dg.AssetCheckExecutionContext, **inputs: Any) -> Any:
+        from certify_assets.components.certified import follow, sides_of
+
+        with _failing():
+            issued = source.issued(context.instance)
+            alarm, said, values = follow(issued, source.read(inputs, issued))
+        sides = sides_of(issued)
+        little = f" At least {100 * least:g} % were asked for." if sides.decided < least else ""
+        yield dg.AssetCheckResult(
+            check_name="certified",
+            passed=bool(sides.certified) and not little,
+            description=f"{sides.sentence}{little}",
+            metadata={"decided": sides.decided},
+        )
+        yield dg.AssetCheckResult(
+            check_name="still_holds", passed=not alarm, description=said, metadata=values
+        )
+
+    return checks
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    """Fail a step with the sentence of an error, without another try."""
+    try:
+        yield
+    except CertifyError as error:
+        # options of the command as attributes
+        said = _COLUMN.sub(r"columns: {\1: \2}", str(error))
+        raise dg.Failure(said, allow_retries=False) from None

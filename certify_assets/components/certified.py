@@ -1,0 +1,145 @@
+"""What the assets of a certificate compute: the certificate, its page, decisions, its monitor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import dagster as dg
+import numpy as np
+import pandas as pd
+
+from certify_assets.certificates import (
+    CertificateSet,
+    Certifier,
+    Sides,
+    audit_certificate,
+    monitor_certificate,
+)
+from certify_assets.certificates.counts import SIDES
+from certify_assets.certificates.inputs import known_tasks, task_codes
+from certify_assets.certificates.ladder import climb, procedures_of
+from certify_assets.certificates.sides import budget_words
+from certify_assets.tables.decisions import decide_table
+from certify_assets.words import WORDS, percent
+
+if TYPE_CHECKING:
+    from certify_assets.tables.score_table import ScoreTable
+
+_MEANING: Final = "https://github.com/certify-assets/certify_assets/blob/main/docs/promise.md"
+
+
+def issue(table: ScoreTable, *, alpha: float, side: str, promise: str | None) -> CertificateSet:
+    """Certify on the labelled rows of a table; of one with splits, on those with split=cal."""
+    rows = table.choose_split("cal").labelled()
+    certifier = Certifier.of(
+        rows.scores,
+        rows.labels,
+        rows.tasks,
+        agents=rows.agents,
+        named=rows.named,
+        alone=rows.alone,
+        provenance=rows.reading,
+        left_out=rows.left_out,
+    )
+    sides = SIDES if side == "both" else (side,)
+    return climb(certifier, procedures_of(promise, drawn=False), {"alpha": alpha}, sides=sides)
+
+
+def sides_of(found: CertificateSet) -> Sides:
+    """Return both sides, or the only one."""
+    return found.sides or Sides(found.certificates)
+
+
+def by_words(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Name shares or counts of runs by what becomes of them."""
+    return {word: values[name] for name, word in WORDS.items() if name in values}
+
+
+def figures(found: CertificateSet, table: ScoreTable) -> dict[str, Any]:
+    """Return the metadata of a certificate: what it means, its figures, and a link to the terms."""
+    sides, lead = sides_of(found), found.certificates[0]
+    statement = found.statement or lead.statement
+    findings = {
+        f"- {finding['code']}: {finding['message']}"
+        for item in found.certificates
+        for finding in item.findings
+    }
+    return {
+        "what it means": dg.MetadataValue.md(f"**{sides.sentence}**\n\n{statement}"),
+        "decided": sides.decided,
+        **by_words(sides.shares),
+        "at most": budget_words(lead),
+        "confidence": 1 - lead.delta,
+        "held out": _held_out(found, table),
+        "runs": lead.trajectories,
+        "tasks": lead.tasks,
+        "findings": dg.MetadataValue.md("\n".join(sorted(findings)) or "none"),
+        "promise": dg.MetadataValue.url(_MEANING),
+    }
+
+
+def _held_out(found: CertificateSet, table: ScoreTable) -> str:
+    """Say what labelled rows with split=test show of the certified thresholds."""
+    if table.splits is None or table.outcomes is None:
+        return "no row has split=test"
+    rows = table.take((table.splits == "test") & (table.outcomes >= 0))
+    if not len(rows):
+        return "no labelled row has split=test"
+    said = []
+    for item in found.certificates:
+        audit = audit_certificate(item, rows.scores, rows.labels, rows.tasks)
+        said.append(f"{WORDS[item.side]}: {audit.verdict}. {audit.reason}")
+    return " ".join(said)
+
+
+def decided(issued: CertificateSet, table: ScoreTable) -> tuple[dict[str, pd.DataFrame], str]:
+    """Return the runs without an outcome as the frames auto_decided and needs_review.
+
+    Those for review begin with the middle between the thresholds. The sentence says how many tasks
+    are those of the certificate.
+    """
+    if table.outcomes is not None:
+        table = table.take(table.outcomes < 0)
+    found = decide_table(issued.certificates, table)
+    places = {
+        "auto_decided": np.flatnonzero(found.rows.decisions != "human"),
+        "needs_review": found.queue(),
+    }
+    known = known_tasks(issued.certificates[0].inputs, task_codes(table.tasks)[0])
+    return (
+        {name: pd.DataFrame(found.columns(place)) for name, place in places.items()},
+        known.sentence.replace("give new tasks", "its promise is on new tasks"),
+    )
+
+
+def follow(issued: CertificateSet, table: ScoreTable) -> tuple[bool, str, dict[str, float]]:
+    """Follow each certified side over the rows of new tasks that have a label.
+
+    Returns whether there is an alarm, what is known, and the e-value of each side.
+    """
+    certified = [item for item in issued.certificates if item.certified]
+    if not certified:
+        return False, "Nothing is certified.", {}
+    rows = None
+    if table.outcomes is not None:
+        rows = table.take(table.outcomes >= 0)
+        rows = rows if rows.splits is None else rows.take(rows.splits == "cal")
+    names = () if rows is None else task_codes(rows.tasks)[0]
+    if rows is None or known_tasks(certified[0].inputs, names).known.all():
+        return False, "nothing labelled yet", {}
+    said, values, alarm = [], {}, False
+    for item in certified:
+        found = monitor_certificate(item, rows.scores, rows.labels, rows.tasks)
+        alarm |= found.alarm
+        low, high = map(percent, found.interval)
+        said.append(
+            f"{WORDS[item.side]}: {'alarm' if found.alarm else 'no alarm'} after {found.tasks} new "
+            f"tasks. {found.errors} of {found.covered_trajectories} decided runs are wrong; the "
+            f"error is from {low} to {high}. The e-value is {found.e_value:.3g}, alarm from "
+            f"{1 / item.delta:g}."
+        )
+        values[f"{WORDS[item.side]} e-value"] = found.e_value
+    if alarm:
+        said.append("Label more tasks, and materialize the certificate again.")
+    return alarm, " ".join(said), values

@@ -1,0 +1,290 @@
+"""Logs as score tables: what judges, tests and people say of every run, without a corpus."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from certify_assets.corpora.formats import FORMATS, detect_format
+from certify_assets.corpora.formats.base import Draft, Judgement, Reading
+from certify_assets.corpora.formats.files import FileSet
+from certify_assets.corpora.formats.gathering import Run, StepTexts, gather
+from certify_assets.corpora.formats.outcomes import Unclear
+from certify_assets.corpora.formats.scout import is_scan, read_scan
+from certify_assets.errors import InputError
+from certify_assets.tables.outcomes import OutcomeColumn
+from certify_assets.tables.settings import COLUMNS
+from certify_assets.tables.table import number_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+JUDGE: Final = "judge"
+TRUTH: Final = "truth"
+HUMAN: Final = "human"
+#: what the sources of judgements are called where one name has several
+_SOURCES: Final = {"llm_judge": "judge", "": "unknown"}
+# the kind of a judgement by its name: people first, since human_score is no judge's
+_KINDS: Final = (
+    (TRUTH, re.compile(r"human|annotat|reviewer|expert|gold|truth|target")),
+    (
+        JUDGE,
+        re.compile(
+            r"judge|llm|model_graded|grader|critic|rubric|g[-_]?eval|score|prob|logit|confidence"
+            r"|rating|relevan|faithful|similar|factual|reward_model|quality"
+        ),
+    ),
+    (
+        TRUTH,
+        re.compile(
+            r"outcome|label|resolved|solved|success|correct|pass|verdict|exact|match|includes"
+            r"|equals|contains|accuracy|\bacc\b|tests?\b|reward"
+        ),
+    ),
+)
+#: distinct values from which on a judgement of unknown kind is a score
+_GRADES: Final = 3
+#: bytes of a file in which the names of its columns are looked for
+_ENDS: Final = 1 << 16
+
+
+@dataclass(frozen=True)
+class JudgedRuns:
+    """The runs of logs and what is said of them.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        task_id, trajectory_id, agent, and a column for each judgement.
+    kinds : mapping of str to str
+        `JUDGE` or `TRUTH` by column.
+    title : str
+        The format in words.
+    left_out : mapping of str to int
+        Records that are left out, by reason.
+    notes : tuple of str
+        What was understood.
+    """
+
+    frame: pd.DataFrame
+    kinds: Mapping[str, str]
+    title: str = ""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def named(self, kind: str, name: str | None) -> str | None:
+        """Return the column that a name means as a judge or truth; without a name the only one.
+
+        Raises
+        ------
+        InputError
+            If there is no such column, or no name is given and there are several.
+        """
+        columns = [column for column, found in self.kinds.items() if found == kind]
+        if name is None:
+            if len(columns) > 1:
+                raise InputError(
+                    f"{self.frame.attrs['path']} holds several {kind}s: {', '.join(columns)}. Name "
+                    f"one with --{kind} NAME."
+                )
+            return next(iter(columns), None)
+        if name in self.kinds:
+            return name
+        # one name may be that of a judge and of people
+        same = [column for column in columns if column.rpartition(" (")[0] == name]
+        if len(same) != 1:
+            raise InputError(
+                f"{self.frame.attrs['path']} holds no {kind} {name!r}; it holds "
+                f"{', '.join(self.kinds) or 'none'}. Name one of these with --{kind}."
+            )
+        return same[0]
+
+
+def is_log(path: Path, columns: Collection[str] = ()) -> bool:
+    """Whether a path is a log of runs rather than a score table.
+
+    Parameters
+    ----------
+    path : Path
+        A file or folder.
+    columns : collection of str
+        Columns that are asked for by name; a file with all of them is a table.
+    """
+    if path.is_dir() or path.suffix.lower() == ".eval":
+        return True
+    if not path.is_file():
+        return False
+    wanted = columns or (COLUMNS["task"], COLUMNS["score"])
+    with path.open("rb") as stream:
+        ends = stream.read(_ENDS)
+        # Parquet names its columns at the end
+        stream.seek(max(0, path.stat().st_size - _ENDS))
+        ends += stream.read()
+    # a table in JSON is a list
+    single = path.suffix.lower() == ".json" and ends.lstrip()[:1] == b"{"
+    named = [rf"(?<!\w){re.escape(name)}(?!\w)".encode() for name in wanted]
+    if not single and all(re.search(name, ends) for name in named):
+        return False
+    try:
+        return detect_format([path]) != "table"
+    except InputError:
+        return False
+
+
+def read_judged(paths: Sequence[Path], *, texts: StepTexts | None = None) -> JudgedRuns:
+    """Read the runs of logs of one format with all that is said of them.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Files, folders and archives.
+    texts : StepTexts, optional
+        Where the texts of the runs are kept; the frame has a column `place` then.
+
+    Raises
+    ------
+    InputError
+        If no format or more than one fits, or nothing can be used.
+    """
+    import pandas as pd
+
+    if len(paths) == 1 and is_scan(paths[0]):
+        return _scan(paths[0])
+    form = FORMATS[_format_of(paths)]
+    reading = Reading(options={"keep_unlabelled": True}, judged=True)
+    with closing(StepTexts()) as own:
+        drafts = form.read(FileSet(paths, form.suffixes, reading), reading)
+        bare = (_with_judgements(draft) for draft in drafts)
+        runs = gather(bare, "log", reading, texts or own).rows
+    if not runs:
+        why = next(iter(reading.examples.values()), "it holds no run.")
+        raise InputError(f"nothing in {', '.join(map(str, paths))} can be used: {why}")
+    columns, sources = _columns(runs, form.marks)
+    frame = pd.DataFrame(
+        {
+            COLUMNS["task"]: [run.task_id for run in runs],
+            COLUMNS["id"]: [run.trajectory_id for run in runs],
+            COLUMNS["agent"]: [run.draft.agent for run in runs],
+            **{name: pd.Series(values, dtype=object) for name, values in columns.items()},
+            **({"place": [run.place for run in runs]} if texts is not None else {}),
+        }
+    )
+    frame.attrs["path"] = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and others"
+    kinds = {name: kind_of(name, columns[name], sources[name]) for name in columns}
+    notes = [f"{number:,} {said}" for said, number in reading.notes.items()]
+    return JudgedRuns(
+        frame,
+        kinds,
+        form.title,
+        dict(reading.dropped),
+        # what an option of an import would change has no option here
+        (*notes, *(said for said in reading.read_as if "--option" not in said)),
+    )
+
+
+def _format_of(paths: Sequence[Path]) -> str:
+    """Return the one format that fits; say shortly where none or several do."""
+    try:
+        return detect_format(paths)
+    except InputError as error:
+        several = str(error).startswith("more than one format")
+        if not several and len(paths) == 1 and paths[0].is_file():
+            raise
+        given = ", ".join(map(str, paths))
+        if several:
+            raise InputError(
+                f"{given} holds logs of several formats. Name the files of one."
+            ) from None
+        if all(path.exists() for path in paths):
+            raise InputError(
+                f"{given} holds no logs of a known format. Give a score table, or logs of one of "
+                f"{', '.join(sorted(FORMATS))}."
+            ) from None
+        raise
+
+
+def _scan(folder: Path) -> JudgedRuns:
+    """Return the results of a scan of Inspect Scout: scanners are judges, targets are of people."""
+    frame = read_scan(folder)
+    names = [name for name in frame.columns if name not in COLUMNS.values()]
+    people = ("transcript_success", *(name for name in names if name.endswith("_target")))
+    frame.attrs["path"] = str(folder)
+    kinds = {name: TRUTH if name in people else JUDGE for name in names if frame[name].count()}
+    return JudgedRuns(frame, kinds, "results of Inspect Scout")
+
+
+def _with_judgements(draft: Draft) -> Draft:
+    """Return a run whose outcome is one of its judgements."""
+    said = draft.judgements
+    if not said and draft.outcome is not None:
+        said = (Judgement(draft.outcome_name, draft.outcome, "outcome"),)
+    return replace(draft, outcome=None, judgements=said)
+
+
+def _columns(
+    runs: Sequence[Run], marks: Mapping[str, float] | None
+) -> tuple[dict[str, list[Any]], dict[str, str]]:
+    """Return the values of every judgement, None where a run has none, and their sources."""
+    by_name: dict[str, dict[str, dict[int, list[Any]]]] = {}
+    for row, run in enumerate(runs):
+        for said in run.draft.judgements:
+            value = plain(said.name, said.value, marks)
+            if value is not None:
+                of_source = by_name.setdefault(said.name, {}).setdefault(said.source, {})
+                of_source.setdefault(row, []).append(value)
+    columns, sources = dict[str, list[Any]](), dict[str, str]()
+    taken = set(COLUMNS.values()) - {COLUMNS["score"], COLUMNS["outcome"]}
+    for name, of_sources in sorted(by_name.items()):
+        for source, found in sorted(of_sources.items()):
+            several = len(of_sources) > 1 or name in taken
+            column = f"{name} ({_SOURCES.get(source, source)})" if several else name
+            sources[column] = source
+            columns[column] = [_one(found.get(row, []), source) for row in range(len(runs))]
+    return columns, sources
+
+
+def plain(name: str, value: Any, marks: Mapping[str, float] | None) -> Any:
+    """Return a judgement as a number where it is one, a letter with a mark, or a yes or no."""
+    if value is None or isinstance(value, Unclear | dict | list):
+        return None
+    if marks is not None and (mark := marks.get(str(value).strip().lower())) is not None:
+        return mark
+    if isinstance(value, bool):
+        return float(value)
+    number = number_of(value)
+    if number is None:
+        outcome = OutcomeColumn(name).read(value)
+        return value if outcome is None else float(outcome) if outcome >= 0 else None
+    return number if number == number else None
+
+
+def _one(values: list[Any], source: str) -> Any:
+    """Return one value of several: the majority of people, the mean of numbers."""
+    counts = Counter(values).most_common(2)
+    if len(counts) <= 1:
+        return next(iter(values), None)
+    if source != HUMAN and all(isinstance(value, float) for value in values):
+        return sum(values) / len(values)
+    (first, most), (_, other) = counts
+    return first if most > other else None
+
+
+def kind_of(name: str, values: Iterable[Any], source: str = "") -> str:
+    """Return whether a judgement is that of a judge or the truth: by source, name, then values."""
+    if source in (HUMAN, "outcome"):
+        return TRUTH
+    if source == "llm_judge":
+        return JUDGE
+    if named := kind_by_name(name):
+        return named
+    return JUDGE if len(set(values) - {None}) >= _GRADES else TRUTH
+
+
+def kind_by_name(name: str) -> str:
+    """Return what a judgement or column is by its name; "" where that does not tell."""
+    return next((kind for kind, words in _KINDS if words.search(name.lower())), "")
