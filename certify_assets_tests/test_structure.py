@@ -32,6 +32,7 @@ LAYERS = [
     "tables",
     "storage",
     "corpora",
+    "doctor",
     "judges",
     "operations",
     "workspace",

@@ -13,12 +13,13 @@ from numpy.typing import ArrayLike
 
 from certify_assets.arrays import Booleans, Floats, Names
 from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice, saddlepoint_tails
-from certify_assets.certificates.certificate import Certificate
+from certify_assets.certificates.certificate import Certificate, Finding
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts, count_at
 from certify_assets.certificates.evaluation import Evaluation, evaluate
 from certify_assets.certificates.evidence import GivenPool, as_pool
-from certify_assets.certificates.inputs import Observations, known_tasks, observe
+from certify_assets.certificates.findings import SENTENCES, flickers
+from certify_assets.certificates.inputs import Observations, checked_scores, known_tasks, observe
 from certify_assets.certificates.pseudo_task import joined_tails, pseudo_task_tails
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.taskboot import draws_needed, exceedances
@@ -171,6 +172,8 @@ class Audit(MeasuredThreshold):
         pool; None for betting, which would take a pilot.
     paper_rule_pass : bool
         Whether the realised error is at most α (or the cap), the point rule of the paper.
+    findings : tuple of dict
+        Each {"code", "message"}: how often the judge contradicts itself, where a table shows it.
     """
 
     trajectories: int
@@ -180,10 +183,14 @@ class Audit(MeasuredThreshold):
     certificate_sha256: str
     own_coverage: float | None
     paper_rule_pass: bool
+    findings: tuple[Finding, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the audit as JSON values."""
-        return asdict(self)
+        """Return the audit as JSON values; findings where there are any."""
+        found = asdict(self)
+        if not found.pop("findings"):
+            return found
+        return {**found, "findings": [dict(item) for item in self.findings]}
 
 
 @dataclass(frozen=True)
@@ -222,6 +229,7 @@ def audit_certificate(
     tasks: Names,
     *,
     delta: float | None = None,
+    again: ArrayLike | None = None,
 ) -> Audit:
     """Measure a certified threshold once on other data.
 
@@ -233,6 +241,9 @@ def audit_certificate(
     delta : float, optional
         Error probability of the bound where it is not the certificate's: an audit of runs that
         were audited before spends a share of it.
+
+    again : array_like of float, optional
+        Second scores of the same judge on the same rows, whose flips a finding counts.
 
     Returns
     -------
@@ -271,7 +282,18 @@ def audit_certificate(
         paper_rule_pass=(
             found.realized_error is None or found.realized_error <= settings.error_limit
         ),
+        findings=_flickers(certificate, scores, again),
     )
+
+
+def _flickers(
+    certificate: Certificate, scores: ArrayLike, again: ArrayLike | None
+) -> tuple[Finding, ...]:
+    if again is None or certificate.threshold is None:
+        return ()
+    pair = checked_scores(scores), checked_scores(again)
+    found = flickers(certificate.side, certificate.threshold, *pair)
+    return tuple({"code": code, "message": SENTENCES[code].format(**of)} for code, of in found)
 
 
 #: what a threshold was seen to do, in words

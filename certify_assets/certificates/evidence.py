@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from certify_assets.arrays import Names
+from certify_assets.arrays import Floats, Names
 from certify_assets.certificates.certificate import LedgerHead
 from certify_assets.certificates.inputs import (
     Inputs,
@@ -123,6 +123,8 @@ class Evidence:
         Rows that repeat an earlier one, which a finding counts.
     alone : bool
         Whether the task of every row is the id of its run, which a finding says.
+    again : pair of float arrays, optional
+        First and second scores of the same judge on the same runs, whose flips a finding counts.
     selection : str, optional
         The rule by which this judge was chosen among candidates, for the reader.
     provenance : mapping of str to str, optional
@@ -143,6 +145,7 @@ class Evidence:
     pool: Pool | None = None
     repeats: int = 0
     alone: bool = False
+    again: tuple[Floats, Floats] | None = None
     selection: str | None = None
     provenance: Mapping[str, str] | None = None
     sample: SampleInputs | None = None
@@ -161,6 +164,7 @@ class Evidence:
         pool: GivenPool | None = None,
         agents: Names | None = None,
         named: bool = False,
+        again: ArrayLike | None = None,
         **about: Any,
     ) -> Self:
         """Read arrays; for the parameters see :func:`certify`."""
@@ -170,6 +174,7 @@ class Evidence:
             pilot=None if pilot is None else observe(*pilot),
             pool=as_pool(pool),
             repeats=0 if named else repeated_rows(table, scores, outcomes, tasks, agents),
+            again=None if again is None else (checked_scores(scores), checked_scores(again)),
             **about,
         )
 

@@ -17,9 +17,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from certify_assets.arrays import Floats
 from certify_assets.certificates.certificate import Finding
 from certify_assets.certificates.clustering import n_min
-from certify_assets.certificates.counts import TaskCounts
+from certify_assets.certificates.counts import TaskCounts, covers
 from certify_assets.certificates.diagnosis import FEW_TASKS, diagnose_evaluation
 from certify_assets.certificates.evaluation import Evaluation
 from certify_assets.certificates.evidence import GIVEN, Evidence
@@ -82,6 +83,8 @@ SENTENCES: Final = {
     "scores_look_reversed": "The AUROC is {area:.3f} (standard error {spread:.3f} over tasks), "
     "below .5 beyond chance. A higher score must mean a success: {remedy} "
     "--set lower_is_better=true.",
+    "judge_flickers": "{twice} runs have a second score of the same judge. It would change the "
+    "decision of {flips} of them on this side ({share:.1f} %).",
     "any_judge": "The {what} rate {rate:.3f} is within alpha {settings.alpha:g}, so any judge "
     "keeps the budget on this side, and random scores do.",
     "few_effective_tasks": "The {at.covered_tasks[0]} covered tasks weigh as much as "
@@ -152,6 +155,7 @@ def certificate_findings(
         *_of_the_tasks(case),
         *([("grouped", {})] if grouped else []),
         *_of_the_ranking(case),
+        *_of_the_judge(case),
         *_of_the_certificate(case),
         *_of_the_guard(case),
         *_of_the_pool(case),
@@ -299,6 +303,23 @@ def _of_the_ranking(case: _Case) -> _Found:
         turned = case.given.names.get("lower_is_better") == "true"
         remedy = "leave out" if turned else "try"
         yield "scores_look_reversed", {"area": area, "spread": spread, "remedy": remedy}
+
+
+def _of_the_judge(case: _Case) -> _Found:
+    place = case.evaluation.chosen
+    if case.given.again is not None and place is not None:
+        threshold = float(case.counts.thresholds[place])
+        yield from flickers(case.settings.side, threshold, *case.given.again)
+
+
+def flickers(side: str, threshold: float, first: Floats, second: Floats) -> _Found:
+    """Yield the finding on runs that a judge scored twice, where there are any."""
+    twice = np.isfinite(first) & np.isfinite(second)
+    number = int(np.count_nonzero(twice))
+    if number:
+        flips = covers(side, threshold, first[twice]) != covers(side, threshold, second[twice])
+        count = int(np.count_nonzero(flips))
+        yield "judge_flickers", {"twice": number, "flips": count, "share": 100 * count / number}
 
 
 def _of_the_certificate(case: _Case) -> _Found:

@@ -146,7 +146,7 @@ def labels_of(
 ) -> dict[str, int]:
     """Read the outcomes of drawn runs by trajectory_id; an empty one is no label yet."""
     with remedies():
-        ids, outcomes, table = read_labels(path, reading)
+        ids, outcomes, *_, table = read_labels(path, reading)
     say_read_as(path, table.read_as)
     found: dict[str, int] = {}
     for place, (name, outcome) in enumerate(zip(ids.tolist(), outcomes.tolist(), strict=True)):

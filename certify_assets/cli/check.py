@@ -67,12 +67,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from certify_assets.corpora.formats.mlflow_server import VerdictCounts
+    from certify_assets.corpora.inspect_verdicts import EditCounts
     from certify_assets.tables.decisions import Decisions
     from certify_assets.tables.score_table import ScoreTable
 
 _labels_option = click.option(
     "--labels", type=PATH, help="The labels that it was issued on, where SCORES has none."
 )
+_LOG = ".eval"
 _AUDITED = (
     "verdict",
     "realized_error",
@@ -159,6 +161,7 @@ def _difference(
         agents=table.agents,
         named=table.named,
         alone=table.alone,
+        again=table.again,
         pilot=None if pilot is None else read_pilot(pilot, reading),
         pool=given.unlabelled(pool, reading),
     )
@@ -167,6 +170,12 @@ def _difference(
 @click.command()
 @certificate_argument
 @scores_argument
+@click.option(
+    "--disagreements",
+    type=PATH,
+    help="Write the decided rows whose label says otherwise here, the surest wrong decision first "
+    "(CSV, Parquet or JSON Lines).",
+)
 @click.option(
     "--labels", type=PATH, help="Labels by trajectory_id, in place of the outcomes of SCORES."
 )
@@ -179,6 +188,7 @@ def _difference(
 def audit(
     certificate: Path,
     scores: Path,
+    disagreements: Path | None,
     labels: Path | None,
     truth: str | None,
     choice: Choice,
@@ -192,12 +202,16 @@ def audit(
     error exceeds α. WARN: the point estimate does but not the bound, or too few tasks are covered
     to tell. PASS otherwise.
     """
+    inputs = {"CERTIFICATE": certificate, "SCORES": scores}
+    refuse_overwrite({"--disagreements": disagreements}, {**inputs, "--labels": labels})
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
     reading = reading.as_issued(certificate, certificates)
     table = read_scores(scores, reading, outcomes=labels is None, truth=truth).choose_split("test")
     if labels is not None:
         table = join_labels(table, labels, reading)
-    found = _audits(certificates, table)
+    test = labelled(table)
+    found = _audits(certificates, test)
+    contradicted = _contradicted(certificates, test, disagreements)
     # of certificates that decide something, where there are any
     asked = [item for item in certificates if item.certified] or certificates
     verdicts = {
@@ -218,9 +232,11 @@ def audit(
     warned = [text for item, text in zip(each, said, strict=True) if item["verdict"] == "WARN"]
     report_gate(scores.name, [f"The audit says {verdict}.", *said], failed, warned)
     names = [WORDS[item.side] for item in certificates] if len(each) > 1 else []
+    document = found[0].to_dict() if len(found) == 1 else {"verdict": verdict, "audits": each}
     answer(
-        found[0].to_dict() if len(found) == 1 else {"verdict": verdict, "audits": each},
+        {**document, **({"disagreements": contradicted} if contradicted else {})},
         *figures("Audit", *each, most=_AUDITED, names=names),
+        *(_confusion_table(contradicted) if contradicted else []),
         code=NOTHING if verdict == "ERROR" else 0,
     )
 
@@ -235,11 +251,44 @@ def _audit_sentence(item: JsonObject) -> str:
     )
 
 
+def _contradicted(
+    certificates: Sequence[Certificate], test: ScoreTable, path: Path | None
+) -> JsonObject:
+    """Write the decided rows whose label says otherwise; return their number and all counts."""
+    from certify_assets.certificates.disagreements import OUTCOME_WORDS, confusion
+    from certify_assets.tables.decisions import decide_table
+
+    if path is None:
+        return {}
+    decided = decide_table(certificates, test)
+    places = decided.disagreements()
+    rows = decided.columns(places)
+    words = np.array(OUTCOME_WORDS, dtype=object)
+    rows["label"] = words[test.labels[places]]
+    write_tables((path, harmless(path, rows, test.naming_columns)))
+    counts = confusion(decided.rows.decisions, test.labels)
+    return {"file": str(path), "runs": len(places), "confusion": counts}
+
+
+def _confusion_table(contradicted: JsonObject) -> list[Any]:
+    counts = contradicted["confusion"]
+    rows = [
+        [WORDS[name], f"{of['failure']:,}", f"{of['success']:,}"] for name, of in counts.items()
+    ]
+    return [
+        TextTable("Decisions and labels", ["decision", "failures", "successes"], rows),
+        f"wrote {contradicted['file']}: {contradicted['runs']:,} decided runs whose label says "
+        "otherwise",
+    ]
+
+
 def _audits(certificates: Sequence[Certificate], test: ScoreTable) -> list[Audit]:
-    test = labelled(test)
     if not len(test):
         raise InputError(f"{test.path} has no row to audit with; give labelled rows.")
-    return [audit_certificate(item, test.scores, test.labels, test.tasks) for item in certificates]
+    return [
+        audit_certificate(item, test.scores, test.labels, test.tasks, again=test.again)
+        for item in certificates
+    ]
 
 
 @click.command()
@@ -285,7 +334,12 @@ _QUEUE_HELP = (
 @certificate_argument
 @scores_argument
 @click.option("--queue", type=PATH, help=_QUEUE_HELP)
-@click.option("--decisions", type=PATH, help="Write every row with its decision and reason here.")
+@click.option(
+    "--decisions",
+    type=PATH,
+    help="Write every row with its decision and reason here. [default, of a log of Inspect: back "
+    "into the log; a name that ends as the log's does takes a copy]",
+)
 @click.option(
     "--mlflow",
     metavar="URI",
@@ -310,7 +364,8 @@ def decide(
 
     CERTIFICATE is one certificate, or a document with one a side; --side, --alpha and --procedure
     choose from a document of more. A row in both regions, an unscored row and every row where
-    nothing was certified go to review (exit 3 when nothing was certified at all).
+    nothing was certified go to review (exit 3 when nothing was certified at all). SCORES may be a
+    log of Inspect AI (.eval): its samples get the score "certified", as an edit with provenance.
     """
     from certify_assets.certificates.inputs import known_tasks, task_codes
     from certify_assets.certificates.scale import share_doubt
@@ -323,13 +378,18 @@ def decide(
     reading = reading.as_issued(certificate, certificates)
     table = read_scores(scores, reading, outcomes=False).choose_split(split, required=True)
     result = decide_table(certificates, table)
+    log = scores.suffix.lower() == _LOG
+    edited = (
+        (decisions or scores) if log and (decisions or scores).suffix == scores.suffix else None
+    )
     write_tables(
         *(
             (path, harmless(path, result.columns(rows), table.naming_columns))
             for path, rows in ((queue, result.queue()), (decisions, slice(None)))
-            if path is not None
+            if path not in (None, edited)
         )
     )
+    inspected = _edit_log(scores, edited, result) if edited else None
     assessed = _assess(mlflow, scores, result) if mlflow else None
     for item in certificates:
         if doubt := share_doubt(item, table.scores, table.tasks):
@@ -344,6 +404,7 @@ def decide(
         "reasons": reasons,
         "certificate_sha256": hashes[0] if len(hashes) == 1 else hashes,
         **({"mlflow": assessed._asdict()} if assessed else {}),
+        **({"inspect": {"log": str(edited), **inspected._asdict()}} if inspected else {}),
     }
     rows = [
         [WORDS[name], f"{number:,}", percent(number / max(1, len(table)))]
@@ -354,8 +415,32 @@ def decide(
         TextTable("Decisions", ["decision", "runs", "share"], rows),
         *(f"  {reason}: {number}" for reason, number in reasons.items()),
         *(figures("MLflow", assessed._asdict()) if assessed else ()),
+        *(
+            [
+                f"{edited} has the verdicts as the score certified: {inspected.written:,} written, "
+                f"{inspected.unchanged:,} unchanged."
+            ]
+            if inspected
+            else ()
+        ),
         code=0 if any(item.certified for item in certificates) else NOTHING,
     )
+
+
+def _edit_log(scores: Path, out: Path, result: Decisions) -> EditCounts:
+    """Write decisions into a log of Inspect as edits of its samples' scores."""
+    from certify_assets.corpora.inspect_verdicts import SampleVerdict, write_verdicts
+
+    table, rows = result.table, result.rows
+    assert table.trajectories is not None
+    said = zip(
+        rows.decisions.tolist(),
+        rows.reasons.tolist(),
+        (None if np.isnan(score) else float(score) for score in table.scores),
+        strict=True,
+    )
+    verdicts = dict(zip(table.trajectories.tolist(), map(SampleVerdict._make, said), strict=True))
+    return write_verdicts(scores, out, verdicts, result.certificates)
 
 
 def _assess(address: str, scores: Path, result: Decisions) -> VerdictCounts:
@@ -429,7 +514,7 @@ def report(
     written = datetime.fromtimestamp(certificate.stat().st_mtime, UTC)
     page = render_page(
         certificates,
-        table.to_frame(),
+        table.to_frame().assign(link=_links(table)),
         title=title or page_title(scores.name, certificates),
         # the day of the file: the same files give the same page
         date=f"{written:%Y-%m-%d}",
@@ -438,7 +523,6 @@ def report(
         certificate_file=certificate.name,
         scores_file=scores.name,
         labels_file="" if labels is None else labels.name,
-        joint_delta=given.outline.get("joint_delta") if choice.side is None else None,
         given_pool=given.unlabelled(pool, reading),
     )
     write_text(out, page)
@@ -452,6 +536,17 @@ def report(
         },
         f"{out}: {len(certificates)} certificate(s), {len(page.encode('utf-8'))} bytes",
     )
+
+
+def _links(table: ScoreTable) -> NDArray[np.object_]:
+    """Return where the source shows each run: the first column that holds web addresses alone."""
+    from certify_assets.reports.page import is_web_address
+
+    for values in table.file_columns().values():
+        texts = [cell for cell in values.tolist() if cell not in (None, "") and cell == cell]
+        if texts and all(map(is_web_address, texts)):
+            return np.array([cell if is_web_address(cell) else "" for cell in values], dtype=object)
+    return np.full(len(table), "", dtype=object)
 
 
 def _scale(scores: NDArray[np.float64], reading: ReadingOptions) -> str:

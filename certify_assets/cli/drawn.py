@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,6 +186,17 @@ def calibration(
     return _joined(whole, table, None if given is None else _read_labels(given, reading), drawn)
 
 
+def labelled_rows(table: ScoreTable, labels: Path | None, reading: ReadingOptions) -> ScoreTable:
+    """Return the rows of a table that have an outcome, or a label of a file, in its order."""
+    if labels is None:
+        return labelled(table)
+    require_ids(table)
+    found = _read_labels(labels, reading)
+    rows = _labelled_by(found, table)
+    places = {name: place for place, name in enumerate(found.outcomes)}
+    return rows.take(np.argsort([places[name] for name in names_of(rows)[1]]))
+
+
 def calibration_of(
     issued: Sequence[Certificate], table: ScoreTable, labels: Path | None, reading: ReadingOptions
 ) -> Calibration:
@@ -293,8 +304,8 @@ def _has_labels(path: Path, reading: ReadingOptions) -> bool:
     return bool(filled(path, {**COLUMNS, **reading.columns}["outcome"]))
 
 
-def filled(path: Path, column: str) -> int:
-    """Return how many cells of a column say something; 0 where the file lacks it."""
-    table = read_table(path, {column})
+def filled(source: Any, column: str) -> int:
+    """Return how many cells of a column say something; 0 where the file or frame lacks it."""
+    table = read_table(source, {column})
     cells = table.values(column) if column in table.columns else []
     return sum(cell is not None and cell == cell and str(cell).strip() != "" for cell in cells)

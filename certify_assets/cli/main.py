@@ -28,6 +28,10 @@ __all__ = ["cli", "main"]
 # called, not for `certify --help`
 _SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Score tables": {
+        "doctor": (
+            "doctor:doctor",
+            "Say what scores or logs hold, and what they can certify.",
+        ),
         "certificate": (
             "certificate:certificate",
             "Certify what share of trajectories a judge may decide alone.",

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from certify_assets.cli.documents import Choice, choice_options, load_certificates, one_a_side
-from certify_assets.cli.options import PATH, certificate_argument, split_option
+from certify_assets.cli.drawn import labelled_rows
+from certify_assets.cli.options import PATH, certificate_argument, scores_argument, split_option
 from certify_assets.cli.output import NOTHING, answer, answers
-from certify_assets.cli.reading import column_options, labelled, read_scores
+from certify_assets.cli.reading import column_options, read_scores
 from certify_assets.tables.settings import ReadingOptions
 from certify_assets.words import WORDS, percent
 from certify_assets.work import counted
@@ -23,7 +24,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @certificate_argument
-@click.argument("labels", type=PATH)
+@scores_argument
+@click.option(
+    "--labels",
+    type=PATH,
+    help="Labels of runs by trajectory_id, where SCORES has no outcomes, in the order in which "
+    "they came.",
+)
 @click.option(
     "--detector",
     type=click.Choice(["e_process", "shiryaev_roberts"]),
@@ -36,7 +43,8 @@ if TYPE_CHECKING:
 @answers
 def monitor(
     certificate: Path,
-    labels: Path,
+    scores: Path,
+    labels: Path | None,
     split: str | None,
     choice: Choice,
     reading: ReadingOptions,
@@ -46,12 +54,13 @@ def monitor(
 
     Of a certificate that keeps α on average, the alarm is about its cap at 2α.
 
-    LABELS is a score table with an outcome in every row, in the order in which the rows came; a
-    task stands where its first row does. It holds tasks drawn at random before scoring, all
-    attempts labelled: a column provenance that says anything but audit_sample, or a column
-    audit_sample that is not true, is refused. Rows that CERTIFICATE does not decide say nothing
-    about its error; a task without any other is counted and no more. Of a document with one
-    certificate a side every certified one is monitored; --side picks one.
+    SCORES is a score table with an outcome in every row, in the order in which the rows came; a
+    task stands where its first row does. With --labels the outcomes and their order are those of
+    that file, and runs that it does not name are left out. The tasks were drawn at random before
+    scoring, and all their attempts are labelled: a column provenance that says anything but
+    audit_sample, or a column audit_sample that is not true, is refused. Rows that CERTIFICATE does
+    not decide say nothing about its error; a task without any other is counted and no more. Of a
+    document with one certificate a side every certified one is monitored; --side picks one.
 
     The alarm (exit 3) is false with probability at most δ, however often one looks. A task weighs
     by the share of its attempts that is covered.
@@ -62,9 +71,10 @@ def monitor(
 
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
     reading = reading.as_issued(certificate, certificates)
-    table = labelled(read_scores(labels, reading).choose_split(split, required=True))
+    read = read_scores(scores, reading, outcomes=labels is None)
+    table = labelled_rows(read.choose_split(split, required=True), labels, reading)
     columns = table.scores, table.labels, table.tasks
-    unstated = () if require_audit_sample(labels) else (NOT_STATED,)
+    unstated = () if require_audit_sample(labels or scores) else (NOT_STATED,)
     # one that certifies nothing decides nothing to monitor; alone it is refused
     monitored = [item for item in certificates if item.certified] or certificates[:1]
     found = {}

@@ -47,7 +47,17 @@ def run(corpus: Corpus, judges: tuple[str, ...], min_coverage: float | None) -> 
     document = _run(corpus.store, [corpus.name], judges)
     (found,) = document["corpora"]
     shown = _of_judges(found, judges)
-    failed = list(_closed(shown, judges, min_coverage))
+    closed = list(_closed(shown, judges))
+    decided = max((judge["decided"] for judge in shown["judges"]), default=0.0)
+    missing = set(judges) - {judge["judge"] for judge in shown["judges"]}
+    failed = [
+        *closed,
+        *(
+            f"{name}: {shown['stale'].get(name, 'It has no certificate.')}"
+            for name in sorted(missing)
+        ),
+        *too_little(decided, min_coverage, " by the best judge"),
+    ]
     best = max(shown["judges"], key=lambda judge: judge["decided"], default=None)
     report(
         corpus.name,
@@ -55,24 +65,21 @@ def run(corpus: Corpus, judges: tuple[str, ...], min_coverage: float | None) -> 
         failed,
         list(_sentences(shown)),
     )
-    for reason in failed:
+    # people read why nothing is certified below the table
+    for reason in failed if wants_json() else failed[len(closed) :]:
         complain(reason)
     blocks = _blocks(corpus.store, [shown], document["seconds"])
     answer(document, *blocks, code=NOTHING if failed else 0)
 
 
-def _closed(corpus: Overview, named: Sequence[str], min_coverage: float | None) -> Iterator[str]:
-    """Say why the gate is closed, if it is."""
+def _closed(corpus: Overview, named: Sequence[str]) -> Iterator[str]:
+    """Say why nothing is certified, by all judges or by a named one that cannot be read."""
     asked = corpus["judges"]
     opened = any(map(_certified, asked))
     for judge in asked:
         unreadable = judge["unread"] in judge["why_nothing"]
         if not _certified(judge) and (not opened or (judge["judge"] in named and unreadable)):
             yield " ".join([f"{judge['judge']}:", judge["summary"], *judge["why_nothing"]])
-    for name in set(named) - {judge["judge"] for judge in asked}:
-        yield f"{name}: {corpus['stale'].get(name, 'It has no certificate.')}"
-    decided = max((judge["decided"] for judge in asked), default=0.0)
-    yield from too_little(decided, min_coverage, " by the best judge")
 
 
 def _certified(judge: Overview) -> bool:

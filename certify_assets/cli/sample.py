@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -129,13 +130,9 @@ def sample(
         )
     sides = SIDES if side == "both" else (side,)
     settings = Settings(**({} if alpha is None else {"alpha": alpha}))
-    several = len(set(names_of(drawn)[0])) < len(drawn)
-    batches = _batches(drawn.scores, sides, settings)
-    if several:
-        # every labelled run of a task is used, so that reading cannot stop early
-        batches = np.minimum(batches, 1)
-    order = shuffled(draw.seed, names_of(drawn)[1], batches)
-    found = _columns(drawn, batches, draw, order, outcome, columns["score"])
+    several = has_several(drawn)
+    batches = _batches(drawn, sides, settings)
+    found = sheet(drawn, draw, batches, outcome=outcome, hidden=[columns["score"]])
     require_first(
         scores,
         "sample",
@@ -195,6 +192,20 @@ def sample(
     answer(document, *lines, *plans, f"next: {step}")
 
 
+def rows_to_label(
+    table: ScoreTable, draw: Draw, settings: Settings, *, hidden: Collection[str]
+) -> tuple[ScoreTable, dict[str, NDArray[Any]]]:
+    """Return the drawn runs of a table, and the columns of the file in which they are labelled."""
+    drawn = table.take(draw.rows(*names_of(table)))
+    batches = _batches(drawn, SIDES, settings)
+    return drawn, sheet(drawn, draw, batches, outcome=COLUMNS["outcome"], hidden=hidden)
+
+
+def has_several(drawn: ScoreTable) -> bool:
+    """Whether several runs of a task are drawn."""
+    return len(set(names_of(drawn)[0])) < len(drawn)
+
+
 def _too_few(tasks: int, settings: Settings, *, several: bool) -> list[str]:
     """Say how many tasks the promises need, where the drawn ones cannot reach the proof."""
     least = {
@@ -212,7 +223,7 @@ def _too_few(tasks: int, settings: Settings, *, several: bool) -> list[str]:
 def _require_unlabelled(table: ScoreTable, outcome: str) -> None:
     """Refuse a table of which some runs are labelled; say that outcomes of all are not read."""
     there = matched([name for name in table.found if name], {outcome})
-    number = filled(table.path, outcome) if there else 0
+    number = filled(table.source, outcome) if there else 0
     if 0 < number < len(table):
         raise InputError(
             f"{table.path} has labels of {number:,} of its {len(table):,} runs, and a draw that "
@@ -222,30 +233,34 @@ def _require_unlabelled(table: ScoreTable, outcome: str) -> None:
         say(f"{table.path.name}: its outcomes are not read")
 
 
-def _batches(scores: NDArray[np.float64], sides: Any, settings: Settings) -> NDArray[np.int64]:
+def _batches(drawn: ScoreTable, sides: Sequence[str], settings: Settings) -> NDArray[np.int64]:
     """Return batches: the runs without which a side certifies nothing, then 5 % at a time."""
-    rows, alpha, delta = scores.size, settings.alpha, settings.delta
+    scores, alpha, delta = drawn.scores, settings.alpha, settings.delta
+    rows = scores.size
     planned = planned_rows(rows, alpha, delta, settings.planned_share)
     possible = np.flatnonzero(path_limits(planned, alpha, delta).most >= 0)
     first = int(possible[0]) if possible.size else fewest_rows("average", alpha, delta)
-    return reading_batches(scores, sides, first=first, later=math.ceil(_LATER * rows))
+    batches = reading_batches(scores, sides, first=first, later=math.ceil(_LATER * rows))
+    # every labelled run of a task is used, so that reading cannot stop early
+    return np.minimum(batches, 1) if has_several(drawn) else batches
 
 
-def _columns(
+def sheet(
     drawn: ScoreTable,
-    batches: NDArray[np.int64],
     draw: Draw,
-    order: NDArray[np.int64],
+    batches: NDArray[np.int64],
+    *,
     outcome: str,
-    score: str,
+    hidden: Collection[str],
 ) -> dict[str, NDArray[Any]]:
     """Return the columns of the file: those of the table, with the batch and an empty outcome.
 
-    The scores are left out, since labels are to be given without a look at them.
+    The `hidden` scores are left out, since labels are to be given without a look at them.
     """
     own = drawn.file_columns()
-    for scores in ("score_used", *matched(list(own), {score}).values()):
+    for scores in ("score_used", *matched(list(own), set(hidden)).values()):
         own.pop(scores, None)
+    order = shuffled(draw.seed, names_of(drawn)[1], batches)
     name = next(iter(matched(list(own), {outcome}).values()), outcome)
     size = len(drawn)
     labels = np.full(size, None, dtype=object)

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +15,7 @@ from certify_assets.corpora.formats.base import Draft, Judgement, Reading
 from certify_assets.corpora.formats.files import FileSet
 from certify_assets.corpora.formats.gathering import Run, StepTexts, gather
 from certify_assets.corpora.formats.outcomes import Unclear
+from certify_assets.corpora.formats.scout import is_scan, read_scan
 from certify_assets.errors import InputError
 from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.settings import COLUMNS
@@ -30,7 +31,7 @@ HUMAN: Final = "human"
 _SOURCES: Final = {"llm_judge": "judge", "": "unknown"}
 # the kind of a judgement by its name: people first, since human_score is no judge's
 _KINDS: Final = (
-    (TRUTH, re.compile(r"human|annotat|reviewer|expert|gold|truth|ground")),
+    (TRUTH, re.compile(r"human|annotat|reviewer|expert|gold|truth|target")),
     (
         JUDGE,
         re.compile(
@@ -114,7 +115,7 @@ def is_log(path: Path, columns: Collection[str] = ()) -> bool:
     columns : collection of str
         Columns that are asked for by name; a file with all of them is a table.
     """
-    if path.is_dir():
+    if path.is_dir() or path.suffix.lower() == ".eval":
         return True
     if not path.is_file():
         return False
@@ -124,7 +125,7 @@ def is_log(path: Path, columns: Collection[str] = ()) -> bool:
         # Parquet names its columns at the end
         stream.seek(max(0, path.stat().st_size - _ENDS))
         ends += stream.read()
-    if path.suffix.lower() != ".eval" and all(name in ends for name in wanted):
+    if all(name in ends for name in wanted):
         return False
     try:
         return detect_format([path]) != "table"
@@ -149,6 +150,8 @@ def read_judged(paths: Sequence[Path], *, texts: StepTexts | None = None) -> Jud
     """
     import pandas as pd
 
+    if len(paths) == 1 and is_scan(paths[0]):
+        return _scan(paths[0])
     form = FORMATS[detect_format(paths)]
     reading = Reading(options={"keep_unlabelled": True}, judged=True)
     with closing(StepTexts()) as own:
@@ -176,14 +179,23 @@ def read_judged(paths: Sequence[Path], *, texts: StepTexts | None = None) -> Jud
         kinds,
         form.title,
         dict(reading.dropped),
-        (*notes, *(said for said in reading.read_as)),
+        # what an option of an import would change has no option here
+        (*notes, *(said for said in reading.read_as if "--option" not in said)),
     )
+
+
+def _scan(folder: Path) -> JudgedRuns:
+    """Return the results of a scan of Inspect Scout: scanners are judges, targets are of people."""
+    frame = read_scan(folder)
+    names = [name for name in frame.columns if name not in COLUMNS.values()]
+    people = ("transcript_success", *(name for name in names if name.endswith("_target")))
+    frame.attrs["path"] = str(folder)
+    kinds = {name: TRUTH if name in people else JUDGE for name in names if frame[name].count()}
+    return JudgedRuns(frame, kinds, "results of Inspect Scout")
 
 
 def _with_judgements(draft: Draft) -> Draft:
     """Return a run whose outcome is one of its judgements."""
-    from dataclasses import replace
-
     said = draft.judgements
     if not said and draft.outcome is not None:
         said = (Judgement(draft.outcome_name, draft.outcome, "outcome"),)
@@ -197,7 +209,7 @@ def _columns(
     by_name: dict[str, dict[str, dict[int, list[Any]]]] = {}
     for row, run in enumerate(runs):
         for said in run.draft.judgements:
-            value = _plain(said.name, said.value, marks)
+            value = plain(said.name, said.value, marks)
             if value is not None:
                 of_source = by_name.setdefault(said.name, {}).setdefault(said.source, {})
                 of_source.setdefault(row, []).append(value)
@@ -212,7 +224,7 @@ def _columns(
     return columns, sources
 
 
-def _plain(name: str, value: Any, marks: Mapping[str, float] | None) -> Any:
+def plain(name: str, value: Any, marks: Mapping[str, float] | None) -> Any:
     """Return a judgement as a number where it is one, a letter with a mark, or a yes or no."""
     if value is None or isinstance(value, Unclear | dict | list):
         return None
@@ -244,7 +256,11 @@ def kind_of(name: str, values: Iterable[Any], source: str = "") -> str:
         return TRUTH
     if source == "llm_judge":
         return JUDGE
-    for kind, words in _KINDS:
-        if words.search(name.lower()):
-            return kind
+    if named := kind_by_name(name):
+        return named
     return JUDGE if len(set(values) - {None}) >= _GRADES else TRUTH
+
+
+def kind_by_name(name: str) -> str:
+    """Return what a judgement or column is by its name; "" where that does not tell."""
+    return next((kind for kind, words in _KINDS if words.search(name.lower())), "")

@@ -67,7 +67,7 @@ def read_gold(
     corpus: Corpus, path: Path, share: float = GOLD_SHARE
 ) -> tuple[GoldSet, tuple[str, ...]]:
     """Read a table of trajectory_id and outcome, and say what was understood of it."""
-    ids, given, table = read_labels(path)
+    ids, given, *_, table = read_labels(path)
     outcomes: dict[str, int] = {}
     rows = table.rows
     for index, (name, outcome) in enumerate(zip(ids, given.tolist(), strict=True)):

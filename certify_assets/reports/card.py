@@ -79,7 +79,7 @@ def draw_curves(explained: Sequence[Explained], axes: Axes | None = None) -> Axe
     if axes is None:
         from matplotlib import pyplot
 
-        axes = pyplot.subplots(figsize=(6.4, 3.8))[1]
+        axes = pyplot.subplots(figsize=(8.4, 3.8), layout="constrained")[1]
     for item in explained:
         certificate, curve = item.certificate, item.curve
         order, colour = np.argsort(curve.coverage, kind="stable"), COLOURS[curve.side]
@@ -95,7 +95,8 @@ def draw_curves(explained: Sequence[Explained], axes: Axes | None = None) -> Axe
         axes.axhline(alpha, color=_BUDGET, ls="--", label=f"budget {percent(alpha)}")
     axes.set(xlabel="share of runs decided", ylabel="error among them", xlim=(0, None))
     axes.set_ylim(0, None)
-    axes.legend(fontsize="small")
+    # next to the curves, of which it would hide a part
+    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
     return axes
 
 

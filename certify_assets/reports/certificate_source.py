@@ -6,21 +6,21 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
 
 from certify_assets.certificates import Sides
 from certify_assets.corpora import HALF_B
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from certify_assets.certificates import AgentError, Audit, Certificate
+    from certify_assets.certificates import Audit, Certificate
     from certify_assets.certificates.evidence import GivenPool
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.judges.pool import StoredPool
     from certify_assets.judges.record import CandidateScore
-    from certify_assets.operations.left_out_agents import LeftOutAgents
 
 #: which procedure of several a page is about
 DEPLOYED = "pseudo_task"
@@ -34,12 +34,23 @@ def deployed(certificates: Sequence[Certificate]) -> list[Certificate]:
     return sorted(kept, key=lambda item: (item.alpha, item.side))
 
 
+class ContradictedRun(NamedTuple):
+    """A decided run whose label says otherwise."""
+
+    run: str
+    task: str
+    decision: str
+    score: float
+    label: str
+    link: str  # where the source of the scores shows it; empty where it does not
+
+
 @dataclass(frozen=True, kw_only=True)
 class PageSource:
     """Everything that the sections of one page read."""
 
     certificates: Sequence[Certificate]
-    #: one split; columns task_id, score, outcome and perhaps agent
+    #: one split; columns task_id, score, outcome and perhaps trajectory_id, agent and link
     scores: pd.DataFrame
     audits: Sequence[Audit] = ()
     lineage: Mapping[str, str] = field(default_factory=dict)
@@ -55,14 +66,10 @@ class PageSource:
     #: candidates that the judge was chosen from
     arms: Sequence[CandidateScore] = ()
     chosen_arm: str = ""
-    #: every agent left out, where the judge's own training is known
-    left_out: LeftOutAgents | None = None
     #: of the certificates, as year-month-day; empty where it is not known
     date: str = ""
     #: δ that this judge spent on this corpus, in words
     delta_spent: str = ""
-    #: δ that both sides share, where they were certified together
-    joint_delta: float | None = None
     #: scores and sizes of the tasks that certify nothing, where the procedure takes them
     pool: StoredPool | None = None
     #: … and the one that was given by hand
@@ -119,6 +126,22 @@ class PageSource:
         return self._decided(self.cal)
 
     @cached_property
+    def disagreements(self) -> list[ContradictedRun]:
+        """Their labelled runs that were decided otherwise, the worst first."""
+        from certify_assets.certificates.disagreements import OUTCOME_WORDS, disagreements
+
+        cal, decisions = self.cal, np.array(self.decisions)
+        places = disagreements(decisions, cal["score"], cal["outcome"])
+        rows = cal.iloc[places].assign(decision=decisions[places])
+        names = rows.get("trajectory_id", pd.Series(rows.index + 1, rows.index)).astype(str)
+        links = rows.get("link", pd.Series("", rows.index)).astype(str)
+        columns = (names, rows["task_id"], rows["decision"], rows["score"], rows["outcome"], links)
+        return [
+            ContradictedRun(run, task, decision, score, OUTCOME_WORDS[outcome], link)
+            for run, task, decision, score, outcome, link in zip(*columns, strict=True)
+        ]
+
+    @cached_property
     def counts(self) -> Counter[str]:
         """How many runs get each decision: of drawn ones also those that needed no label."""
         return Counter(self._decided(self.issued_on))
@@ -127,32 +150,6 @@ class PageSource:
         from certify_assets.certificates import decide
 
         return [str(one) for one in decide(self.sides, rows["score"].to_numpy()).decisions]
-
-    @cached_property
-    def agents(self) -> Sequence[AgentError]:
-        """Every agent, decided by the headline's procedure without it; from three agents on."""
-        from certify_assets.certificates import leave_one_agent_out
-
-        if self.left_out is not None:
-            return self.left_out.errors.get(self.headline.sha256, ())
-        cal = self.cal
-        if "agent" not in cal or self.drawn:
-            # a draw without one agent is none
-            return []
-        score, outcome, task = (cal[name].to_numpy() for name in ("score", "outcome", "task_id"))
-        agents = cal["agent"].astype(str).tolist()
-        return leave_one_agent_out(self.headline, score, outcome, task, agents)
-
-    @cached_property
-    def agent_shifts(self) -> list[tuple[Certificate, str]]:
-        """Certificates on which an agent that was left out is above the budget, and which."""
-        from certify_assets.certificates.agents import agent_shift
-
-        known = {self.headline.sha256: self.agents}
-        if self.left_out is not None:
-            known = dict(self.left_out.errors)
-        found = ((c, agent_shift(known.get(c.sha256, ()), c.alpha)) for c in self.deployed)
-        return [(certificate, sentence) for certificate, sentence in found if sentence]
 
     @property
     def evidence(self) -> str:
@@ -185,4 +182,4 @@ class PageSource:
         """The confidence with which the certified sides hold together."""
         from certify_assets.certificates import joint_confidence
 
-        return joint_confidence(tuple(self.sides), joint_delta=self.joint_delta)
+        return joint_confidence(tuple(self.sides))

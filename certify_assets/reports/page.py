@@ -23,25 +23,35 @@ INLINE = 1000
 # where the footer of a printed page says what it is, until the page is complete
 _STAMP = "@@stamp@@"
 # they change the order in which the text after them is shown
+_WEB = re.compile(r"https?://[^\s<>\"']{1,2000}")
 _REORDERING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+
+
+def is_web_address(text: object) -> bool:
+    """Whether a text is an address that a browser opens without running anything."""
+    return isinstance(text, str) and _WEB.fullmatch(text) is not None
 
 
 class PageCell(str):
     """A cell that a page shows with more than its text; a terminal shows the text.
 
     `tag` adds an icon (PASS, WARN, ERROR, NONE, yes or no), `note` a small line below, and `look`
-    is a class of the style sheet.
+    is a class of the style sheet. `href` is where the text leads, an address on the web.
     """
 
-    __slots__ = ("look", "note", "tag")
+    __slots__ = ("href", "look", "note", "tag")
     tag: str
     note: str
     look: str
+    href: str
 
-    def __new__(cls, text: str, *, tag: str = "", note: str = "", look: str = "") -> PageCell:
-        """Return the text with its looks."""
+    def __new__(
+        cls, text: str, *, tag: str = "", note: str = "", look: str = "", href: str = ""
+    ) -> PageCell:
+        """Return the text with its looks; an address that is not of the web is left out."""
         made = super().__new__(cls, text)
         made.tag, made.note, made.look = tag, note, look
+        made.href = href if is_web_address(href) else ""
         return made
 
     @classmethod

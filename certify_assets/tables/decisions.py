@@ -44,6 +44,12 @@ class Decisions:
         columns = {name: values for name, values in own if name not in found} | found
         return {name: values[places] for name, values in columns.items()}
 
+    def disagreements(self) -> Integers:
+        """Return the places of decided rows whose label says otherwise, the worst first."""
+        from certify_assets.certificates.disagreements import disagreements
+
+        return disagreements(self.rows.decisions, self.table.scores, self.table.labels)
+
     def queue(self) -> Integers:
         """Return the places of the rows for review, the middle between thresholds first."""
         places = np.flatnonzero(self.rows.decisions == "human")

@@ -50,6 +50,7 @@ _LEAST_COLUMNS = 3
 #: attributes of a score table by the fields of its columns
 _ATTRIBUTES = {
     "score": "scores",
+    "again": "again",
     "outcome": "outcomes",
     "task": "tasks",
     "id": "trajectories",
@@ -83,6 +84,8 @@ class ScoreTable:
     found: tuple[str, ...]
     # 0 or 1, −1 where missing
     outcomes: NDArray[np.int8] | None = None
+    # second scores of the same judge, NaN where there is none
+    again: Floats | None = None
     trajectories: Objects | None = None
     agents: Objects | None = None
     splits: Objects | None = None
@@ -286,6 +289,10 @@ def read_score_table(
         named.add("group")
     read, found, there = _read(source, reading, fields, named & set(fields), unique=True)
     scores, notes, scale, written = _scaled(read, there["score"], found.pop("score"), reading)
+    if (again := found.get("again")) is not None:
+        percentages = scale == PERCENT and PERCENT_SIGNS not in read.notes
+        again = again / 100 if percentages else again
+        found["again"] = -again if reading.lower_is_better else again
     grouped, tasks = 0, found.pop("task", np.empty(0, dtype=np.object_))
     if (groups := found.pop("group", None)) is not None and tasks.size:
         grouped = _count_grouped(read.table, there["group"], tasks, groups)
@@ -346,9 +353,11 @@ def read_labels(path: Path, reading: ReadingOptions | None = None) -> LabelRows:
     names = [name for name in read_table(path, set()).names if name]
     meant: dict[str, str] = {}
     for one in fields:
-        known = {COLUMNS[one], (reading.remembered or {}).get(one, "")}
-        if one not in reading.columns and not matched(names, known):
-            meant |= likely_column(one, names, meant.values())
+        # names that are given may be those of the score table
+        given = reading.columns.get(one, COLUMNS[one])
+        if not matched(names, {given, (reading.remembered or {}).get(one, given)}):
+            plain = matched(names, {COLUMNS[one]})
+            meant |= {one: COLUMNS[one]} if plain else likely_column(one, names, meant.values())
     asked = replace(reading, columns={**reading.columns, **meant})
     read, found, there = _read(path, asked, fields, needed, unique=False)
     notes = (*renamed({COLUMNS[one]: name for one, name in meant.items()}), *read.notes)
@@ -390,6 +399,7 @@ def _read(
         read.lacks(one, names[one])
     readers: dict[str, Callable[[str], NDArray[Any]]] = {
         "score": read.scores,
+        "again": read.scores,
         # a later table may hold successes or failures alone
         "outcome": partial(read.outcomes, named=reading.remembered is None),
         "task": read.ids,

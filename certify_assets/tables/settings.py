@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 COLUMNS: Final[Mapping[str, str]] = {
     "task": "task_id",
     "score": "score",
+    "again": "score_again",
     "outcome": "outcome",
     "id": "trajectory_id",
     "agent": "agent",

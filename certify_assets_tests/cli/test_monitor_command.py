@@ -105,3 +105,22 @@ def test_what_else_is_refused(call: Call, certificate: Path, scores: Path, tmp_p
     ):
         answer = call(f"monitor {given}")
         assert answer.code == 2 and words in answer.err
+
+
+def test_labels_of_their_own_file_are_joined_in_their_order(
+    call: Call, certificate: Path, tmp_path: Path
+) -> None:
+    rows = new_rows().assign(trajectory_id=lambda rows: [f"r{place}" for place in rows.index])
+    rows.drop(columns="outcome").to_csv(tmp_path / "s.csv", index=False)
+    # the last half of the tasks alone, backwards, and a run that the scores lack
+    said = rows[rows["task_id"] >= "new-t100"].iloc[::-1][["trajectory_id", "outcome"]]
+    said.loc[len(rows)] = ["elsewhere", 1]
+    said.to_csv(tmp_path / "l.csv", index=False)
+    whole = rows[rows["task_id"] >= "new-t100"].iloc[::-1]
+    whole.to_csv(tmp_path / "whole.csv", index=False)
+    joined = call(f"monitor {certificate} {tmp_path}/s.csv --labels {tmp_path}/l.csv --json")
+    assert joined.json == call(f"monitor {certificate} {tmp_path}/whole.csv --json").json
+    assert f"{len(said) - 1:,} of {len(said):,} labels of l.csv name a run" in joined.err
+    (tmp_path / "none.csv").write_text("trajectory_id,outcome\nelsewhere,1\n", "utf-8")
+    refused = call(f"monitor {certificate} {tmp_path}/s.csv --labels {tmp_path}/none.csv")
+    assert refused.code == 2 and "names a run" in refused.err

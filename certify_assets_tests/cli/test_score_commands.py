@@ -109,6 +109,35 @@ def test_audit_uses_test_and_names_its_verdict(call: Call, scores: Path, certifi
     assert keys <= set(answer.json)
 
 
+def test_audit_writes_the_decided_runs_whose_label_says_otherwise(
+    call: Call, scores: Path, tmp_path: Path
+) -> None:
+    both, other, out = (tmp_path / name for name in ("both.json", "other.csv", "wrong.csv"))
+    assert call("certificate", scores, "--alpha", ".2", "--out", both).code == 0
+    table = pd.read_csv(scores)
+    table["outcome"] = table["outcome"].where(table.index % 3 > 0, 1 - table["outcome"])
+    table.to_csv(other, index=False)
+    answer = call("audit", both, other, "--disagreements", out, "--json")
+    found, rows = answer.json["disagreements"], pd.read_csv(out)
+    assert found["runs"] == len(rows) > 0
+    cells = {name: found["confusion"][name] for name in ("reject", "release")}
+    assert cells["reject"]["success"] + cells["release"]["failure"] == len(rows)
+    assert set(zip(rows["decision"], rows["label"], strict=True)) <= {
+        ("reject", "success"),
+        ("release", "failure"),
+    }
+    # within a side the surest decision is the first
+    failed = rows[rows["decision"] == "reject"]["score"]
+    passed = rows[rows["decision"] == "release"]["score"]
+    assert failed.is_monotonic_increasing and passed.is_monotonic_decreasing
+    shown = call("audit", both, scores, "--disagreements", tmp_path / "again.csv")
+    assert (
+        "Decisions and labels" in shown.out
+        and "disagreements" not in call("audit", both, scores, "--json").json
+    )
+    assert call("audit", both, scores, "--disagreements", scores).code == 2
+
+
 def test_resample_exactly_and_by_draws(call: Call, scores: Path) -> None:
     asked = f"resample {scores} --threshold 0 --split test --json"
     exact, drawn = (call(f"{asked} --draws {draws}").json for draws in ("exact", 3000))
@@ -188,3 +217,27 @@ def test_every_command_has_help(call: Call) -> None:
             assert command is not None and command.help
             for option in (item for item in command.params if isinstance(item, click.Option)):
                 assert option.help, (name, option.name)
+
+
+def test_a_judge_that_contradicts_itself_is_a_finding(
+    call: Call, scores: Path, certificate: Path, tmp_path: Path
+) -> None:
+    table, limit = pd.read_csv(scores), json.loads(certificate.read_text("utf-8"))["threshold"]
+    cal = table[table["split"] == "cal"].index
+    again = table["score"].where(table.index.isin(cal[:50]) | (table["split"] == "test"))
+    # seven of the fifty end up on the other side, and none of the rows of test
+    again.loc[cal[:7]] = 2 * limit - table["score"][cal[:7]] + 1e-9
+    twice, document = tmp_path / "twice.csv", tmp_path / "twice.json"
+    table.assign(second=again).to_csv(twice, index=False)
+    words = ("--side", "reject", "--columns", "again=second")
+    issued = call("certificate", twice, *words, "--out", document, "--json").json
+    (found,) = (item for item in issued["findings"] if item["code"] == "judge_flickers")
+    assert "50 runs have a second score" in found["message"]
+    assert "7 of them on this side (14.0 %)" in found["message"]
+    assert call("verify", document, twice).code == 0
+    assert call("verify", document, scores).code != 0
+    (found,) = call("audit", document, twice, "--json").json["findings"]
+    assert found["code"] == "judge_flickers" and "(0.0 %)" in found["message"]
+    # the same bytes where no run has two scores
+    assert "judge_flickers" not in certificate.read_text("utf-8")
+    assert "findings" not in call("audit", certificate, scores, "--json").json

@@ -1,0 +1,270 @@
+"""``certify doctor``."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from certify_assets.certificates.procedures import CONFIDENT
+from certify_assets.certificates.sampling import Draw
+from certify_assets.certificates.settings import Settings
+from certify_assets.certificates.sides import CertificateSet
+from certify_assets.cli.drawn import DRAWN_BY, filled, names_of
+from certify_assets.cli.options import PATH
+from certify_assets.cli.output import NOTHING, answer, answers, refuse_overwrite, write_tables
+from certify_assets.cli.reading import column_options, reading_words, remedies
+from certify_assets.cli.sample import rows_to_label
+from certify_assets.doctor import BUDGETS, GUESS, Diagnosis, JudgeAnswer, diagnose, sides_of
+from certify_assets.errors import InputError
+from certify_assets.tables.reading import read_table
+from certify_assets.tables.settings import COLUMNS, ReadingOptions
+from certify_assets.tables.writing import harmless
+from certify_assets.words import at_most, percent
+
+_CERTIFICATE = "certificate.json"
+_MOST_NAMES = 5
+_MOST_JUDGES = 5
+_MOST_NOTES = 4
+
+
+@click.command()
+@click.argument("paths", type=PATH, nargs=-1, required=True, metavar="PATH…")
+@click.option("--labels", type=PATH, help="Labels by trajectory_id, in place of outcomes.")
+@click.option(
+    "--judge",
+    metavar="NAME",
+    help="The column, scorer, feedback or assessment that is the score. [default: all are "
+    "compared]",
+)
+@click.option("--truth", metavar="NAME", help="The same for the outcome.")
+@click.option(
+    "--out",
+    type=PATH,
+    default=Path("to_label.csv"),
+    help="Where the runs to label are written, if labels are what is missing.",
+)
+@column_options
+@answers
+def doctor(
+    paths: tuple[Path, ...],
+    labels: Path | None,
+    judge: str | None,
+    truth: str | None,
+    out: Path,
+    reading: ReadingOptions,
+) -> None:
+    """Say what scores or logs hold, and the strongest answer that they allow.
+
+    PATH is a score table, or logs of one format: Inspect AI, Scout, promptfoo, DeepEval, lm-eval,
+    Langfuse, LangSmith, MLflow, OpenTelemetry, or the runs of a benchmark. Needs no corpus and no
+    data root.
+
+    The answer is the share of runs that need no review, at most 10 % or 20 % of them wrong. Where
+    labels are missing, it is the runs to label and what they would buy (exit 3).
+    """
+    refuse_overwrite({"--out": out}, {"PATH": paths[0], "--labels": labels})
+    with remedies():
+        found = diagnose(paths, labels=labels, judge=judge, truth=truth, reading=reading)
+    drawn = _draw(found, out)
+    asked = replace(reading, columns={**reading.columns, **found.columns})
+    steps = list(_steps(found, paths, labels, asked, out if drawn else None))
+    best = found.best
+    certified = [] if best is None else list(best.certified)
+    decided = next((share for share in (best.decided if best else ()) if share), 0.0)
+    document = {
+        "found": found.found,
+        "answer": found.answer,
+        "decided": decided,
+        "certificates": [item.to_dict() for one in certified for item in one.certificates],
+        "to_label": {"runs": drawn, "file": str(out)} if drawn else None,
+        "next": steps,
+        "judges": [_judge(one) for one in found.judges],
+        "plans": [vars(plan) for plan in found.plans],
+        "notes": [*found.notes],
+        **({"obstacle": found.obstacle} if found.obstacle else {}),
+    }
+    answer(
+        document,
+        *_there(found),
+        *_said(found),
+        *_offered(found, drawn, out),
+        *(f"next: {step}" for step in steps),
+        code=0 if found.answer == "certificate" else NOTHING,
+    )
+
+
+def _judge(one: JudgeAnswer) -> dict[str, Any]:
+    decided = {f"{alpha:g}": share for alpha, share in zip(BUDGETS, one.decided, strict=False)}
+    return {"name": one.name, "auroc": one.auroc, "labelled": one.labelled, "decided": decided}
+
+
+def _there(found: Diagnosis) -> Iterator[str]:
+    """Say what is there."""
+    counts = found.found
+    least, median, most = counts["attempts"].values()
+    each = f"{least} to {most}, mostly {median}" if least < most else f"{most}"
+    runs = f"{counts['runs']:,} run{'s' * (counts['runs'] != 1)}"
+    tasks = f"{counts['tasks']:,} task{'s' * (counts['tasks'] != 1)}"
+    agents = f", {len(counts['agents'])} agents" if len(counts["agents"]) > 1 else ""
+    yield f"{found.title}: {runs} of {tasks} ({each} of each task){agents}"
+    truths = _listed(counts["truths"])
+    labelled = f"{counts['labelled']:,} of {runs} have a label"
+    yield f"judges: {_listed(counts['judges'])} · truths: {truths} · {labelled}"
+    yield from found.notes[:_MOST_NOTES]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return (", ".join(names[:_MOST_NAMES]) or "none") + more
+
+
+def _said(found: Diagnosis) -> Iterator[str]:
+    """Say what is certified, or why nothing is."""
+    if found.obstacle:
+        yield found.obstacle
+        return
+    if len(found.judges) > 1 and found.best is not None and found.best.certified:
+        for one in found.judges[:_MOST_JUDGES]:
+            shares = ", ".join(
+                f"{percent(share)} decided with {at_most(alpha)}"
+                for alpha, share in zip(BUDGETS, one.decided, strict=False)
+            )
+            area = "" if one.auroc is None else f" (AUROC {one.auroc:.2f})"
+            yield f"  {one.name}{area}: {shares or 'nothing certified'}"
+        yield (
+            f"{len(found.judges)} judges are compared, so each has δ = 0.05 / {len(found.judges)}: "
+            "the best of them keeps 95 % confidence. --judge NAME tests one at the whole δ."
+        )
+    best = found.best
+    if best is None or not best.certified:
+        return
+    widest = 0.0
+    for item in best.certified:
+        sides = sides_of(item)
+        # wider budgets whose sides overlap decide less
+        if sides.decided > widest:
+            yield sides.sentence
+            if not widest:
+                yield _promise(item)
+            widest = sides.decided
+    if not widest:
+        yield sides_of(best.certified[-1]).sentence
+        if best.rung:
+            yield best.rung
+    first = next((one.findings[0] for one in best.certified[0].certificates if one.findings), None)
+    if first is not None:
+        yield f"{first['code']}: {first['message']}"
+
+
+def _promise(found: CertificateSet) -> str:
+    return found.statement or found.certificates[0].statement
+
+
+def _offered(found: Diagnosis, drawn: int, out: Path) -> Iterator[str]:
+    """Say what labels would buy, and where the runs to label are."""
+    if not found.plans:
+        return
+    rate, area = found.guess
+    known = (
+        "A guess: half of the runs succeed, AUROC"
+        if found.guess == GUESS
+        else (f"Taken from the labels: {percent(rate)} of the runs succeed, AUROC")
+    )
+    yield f"What labels would buy. {known} {area:.2f}."
+    for plan in found.plans:
+        parts = [
+            f"{percent(share)} decided with {at_most(alpha)} (chance {100 * chance:.0f} %)"
+            for alpha, share, chance in zip(BUDGETS, plan.decided, plan.chance, strict=True)
+            if chance
+        ]
+        run = f"{plan.attempts} run{'s' * (plan.attempts > 1)} of each of {plan.tasks:,} tasks"
+        yield f"  {plan.labels:,} labels, {run}: {' · '.join(parts) or 'nothing'}"
+    if drawn:
+        yield (
+            f"wrote {out}: {drawn:,} runs to label, without their scores. Fill in outcome with 1 "
+            "for success and 0 for failure."
+        )
+
+
+def _draw(found: Diagnosis, out: Path) -> int:
+    """Write the runs to label; return their number, 0 where there is nothing to write."""
+    plan, best = found.plan, found.best
+    if found.answer != "label" or plan is None or best is None or best.table.trajectories is None:
+        return 0
+    if out.exists() and (
+        DRAWN_BY not in read_table(out, {DRAWN_BY}).columns or filled(out, COLUMNS["outcome"])
+    ):
+        raise InputError(
+            f"{out} exists and holds labels or something else. Name another file with --out."
+        )
+    tasks, runs = names_of(best.table)
+    draw = Draw.of(tasks, runs, best.table.scores, count=plan.labels, attempts=plan.attempts)
+    hidden = [*found.found["judges"], *found.found["truths"]]
+    drawn, columns = rows_to_label(best.table, draw, _settings(found), hidden=hidden)
+    write_tables((out, harmless(out, columns, drawn.naming_columns)))
+    return len(drawn)
+
+
+def _settings(found: Diagnosis) -> Settings:
+    return Settings(alpha=_budget(found))
+
+
+def _budget(found: Diagnosis) -> float:
+    """Return the stricter budget that is certified, or that the plan has a fair chance of."""
+    if found.answer == "certificate" and found.best is not None:
+        return next(a for a, share in zip(BUDGETS, found.best.decided, strict=True) if share)
+    plan = found.plan
+    return BUDGETS[1] if plan is None or plan.chance[0] < plan.chance[1] / 2 else BUDGETS[0]
+
+
+def _steps(
+    found: Diagnosis,
+    paths: Sequence[Path],
+    labels: Path | None,
+    reading: ReadingOptions,
+    sheet: Path | None,
+) -> Iterator[str]:
+    """Return the next commands."""
+    best, given = found.best, [str(path) for path in paths]
+    if found.obstacle:
+        judged = bool(found.found["judges"])
+        if judged and len(found.found["truths"]) > 1:
+            yield shlex.join(["certify", "doctor", *given, "--truth", found.found["truths"][0]])
+        elif not judged and found.title != "score table":
+            yield shlex.join(["certify", "corpus", "import", *given, "--name", "NAME"])
+            yield "certify run NAME"
+        return
+    if best is None:
+        return
+    words = ["certify", "certificate", *(given if len(given) == 1 else ["FOLDER"])]
+    if best.name != {**COLUMNS, **reading.columns}["score"]:
+        words += ["--judge", best.name]
+    alpha = _budget(found)
+    budget = ["--alpha", f"{alpha:g}"] if alpha != BUDGETS[0] else []
+    if found.answer == "label":
+        if best.table.trajectories is None:
+            yield "Add a column trajectory_id that names every run, and ask again."
+            return
+        assert found.plan is not None
+        promise = ["--promise", CONFIDENT] if found.plan.attempts > 1 else []
+        drawn = ["--sample", str(sheet)]
+        yield shlex.join([*words, *drawn, *budget, *promise, *reading_words(reading)])
+        return
+    if found.answer == "nothing":
+        yield shlex.join(["certify", "plan", *given, *reading_words(reading)])
+        return
+    words += ["--labels", str(labels)] if labels is not None else []
+    if found.truth is not None and found.truth != {**COLUMNS, **reading.columns}["outcome"]:
+        words += ["--truth", found.truth]
+    if len(found.judges) > 1:
+        words += ["--set", f"candidates={len(found.judges)}"]
+    if labels is None and best.labelled < len(best.table):
+        words += ["--set", "unlabelled=drop"]
+    yield shlex.join([*words, *budget, *reading_words(reading), "--out", _CERTIFICATE])
+    new = "NEW_RUNS" if found.title != "score table" else "NEW_SCORES"
+    yield shlex.join(["certify", "decide", _CERTIFICATE, new])

@@ -1,0 +1,442 @@
+"""What score tables and logs hold, and the strongest answer that they allow: ``certify doctor``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from certify_assets.certificates import settings_of
+from certify_assets.certificates.certifier import Certifier
+from certify_assets.certificates.ladder import climb, next_rung, procedures_of
+from certify_assets.certificates.planning import Planner
+from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED, PROVED
+from certify_assets.certificates.settings import Settings
+from certify_assets.certificates.sides import Sides
+from certify_assets.corpora.judged import (
+    JUDGE,
+    TRUTH,
+    JudgedRuns,
+    is_log,
+    kind_by_name,
+    read_judged,
+)
+from certify_assets.errors import InputError, UnfitTableError
+from certify_assets.tables.reading import read_table
+from certify_assets.tables.run_labels import RunLabels, require_ids
+from certify_assets.tables.score_table import ScoreTable, read_score_table
+from certify_assets.tables.settings import COLUMNS, ReadingOptions
+from certify_assets.tables.table import TableError, likely_column, matched, number_of
+
+if TYPE_CHECKING:
+    from certify_assets.certificates import CertificateSet
+
+#: budgets that are tried, the stricter first
+BUDGETS: Final = (0.1, 0.2)
+#: success rate and AUROC that are taken where no label tells them
+GUESS: Final = (0.5, 0.8)
+#: labelled runs of each outcome from which on they tell them
+_TELLING: Final = 5
+#: tasks of which runs are drawn, at most
+MOST_TASKS: Final = 400
+#: draws of fewer attempts pay where they decide so large a part of what others decide
+_PAYS: Final = 0.8
+#: chance of deciding anything below which a draw is not offered
+_HOPELESS: Final = 0.2
+#: chance from which on a budget is in reach
+_LIKELY: Final = 0.5
+#: most labelled runs a task that are planned
+_MOST_ATTEMPTS: Final = 4
+
+
+@dataclass(frozen=True)
+class JudgeAnswer:
+    """One judge: its table, and what is certified at each of `BUDGETS`.
+
+    Parameters
+    ----------
+    name : str
+        Column, scorer, feedback or assessment.
+    table : ScoreTable
+        All runs; outcomes are −1 where a run has no label, or None without any.
+    auroc : float or None
+        Of the labelled runs; None without labels of both outcomes.
+    certified : tuple of CertificateSet
+        By budget; empty where there are too few labels for any promise.
+    """
+
+    name: str
+    table: ScoreTable
+    auroc: float | None = None
+    certified: tuple[CertificateSet, ...] = ()
+    #: what the next stronger promise takes, in words
+    rung: str = ""
+
+    @property
+    def decided(self) -> tuple[float, ...]:
+        """The share of runs that needs no review, by budget."""
+        return tuple(sides_of(item).decided for item in self.certified)
+
+    @property
+    def labelled(self) -> int:
+        """The number of labelled runs."""
+        outcomes = self.table.outcomes
+        return 0 if outcomes is None else int(np.count_nonzero(outcomes >= 0))
+
+
+@dataclass(frozen=True)
+class LabelPlan:
+    """What labelling some runs is expected to give.
+
+    Parameters
+    ----------
+    tasks, attempts, labels : int
+        Drawn tasks, labelled runs of each, and labels in all.
+    promise : str
+    decided : tuple of float
+        Expected share of runs that needs no review, by budget.
+    chance : tuple of float
+        Probability that anything is certified, by budget.
+    """
+
+    tasks: int
+    attempts: int
+    labels: int
+    promise: str
+    decided: tuple[float, ...]
+    chance: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was found, and the strongest answer.
+
+    Parameters
+    ----------
+    title : str
+        What was read, in words.
+    found : mapping
+        Runs, tasks, attempts, agents, judges, truths and labelled runs.
+    judges : tuple of JudgeAnswer
+        Those that were compared, the best first.
+    truth : str or None
+        The column of outcomes.
+    columns : mapping of str to str
+        Columns that were found under other names, by field.
+    plans : tuple of LabelPlan
+        Draws of runs to label, where nothing is certified.
+    guess : tuple of two floats
+        Success rate and AUROC that the plans assume.
+    notes : tuple of str
+        What was understood.
+    obstacle : str
+        What has to be settled before there is any answer.
+    """
+
+    title: str
+    found: Mapping[str, Any]
+    judges: tuple[JudgeAnswer, ...] = ()
+    truth: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    plans: tuple[LabelPlan, ...] = ()
+    guess: tuple[float, float] = GUESS
+    notes: tuple[str, ...] = ()
+    obstacle: str = ""
+
+    @property
+    def best(self) -> JudgeAnswer | None:
+        """The judge that decides most."""
+        return self.judges[0] if self.judges else None
+
+    @property
+    def answer(self) -> str:
+        """Which answer there is: certificate, label or nothing."""
+        if self.best and any(self.best.decided):
+            return "certificate"
+        return "label" if self.plan else "nothing"
+
+    @property
+    def plan(self) -> LabelPlan | None:
+        """The draw with the fewest labels that pay; None where no draw has a chance."""
+        hopeful = [plan for plan in self.plans if max(plan.chance) >= _HOPELESS]
+        if not hopeful:
+            return None
+        # of the stricter budget where it is in reach
+        place = 0 if max(plan.chance[0] for plan in hopeful) >= _LIKELY else 1
+        most = max(plan.decided[place] for plan in hopeful)
+        return next(plan for plan in hopeful if plan.decided[place] >= _PAYS * most)
+
+
+def diagnose(
+    paths: Sequence[Path],
+    *,
+    labels: Path | None = None,
+    judge: str | None = None,
+    truth: str | None = None,
+    reading: ReadingOptions | None = None,
+) -> Diagnosis:
+    """Say what tables or logs hold, and what share of their runs a judge may decide.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        One score table, or logs of one format: files, folders and archives.
+    labels : Path, optional
+        Labels by trajectory_id, in place of outcomes.
+    judge, truth : str, optional
+        Columns, scorers, feedback or assessments that are score and outcome. By default all judges
+        are compared, and δ is divided by their number.
+    reading : ReadingOptions, optional
+        How tables are read.
+
+    Raises
+    ------
+    InputError
+        If nothing can be read, or a name or label is wrong.
+    """
+    reading = reading or ReadingOptions()
+    runs, columns = _opened(paths, reading)
+    judges = _names(runs, JUDGE, judge)
+    truths = [] if labels is not None else _names(runs, TRUTH, truth)
+    outcome = truths[0] if len(truths) == 1 else None
+    asked = replace(reading, columns={**reading.columns, **columns})
+    known = None if labels is None else RunLabels.read(labels, reading)
+    tables, notes = _tables(runs, judges, outcome, asked, known)
+    if known is not None and tables:
+        first = next(iter(tables.values()))
+        agreement = known.agreement(first)
+        said = "" if agreement is None else agreement.sentence()
+        notes += [*known.read_as, known.matching(first), *filter(None, [said])]
+    found = _found(runs, tables, outcome)
+    obstacle = _obstacle(judges, truths, tables)
+    about: dict[str, Any] = {
+        "title": runs.title,
+        "found": found,
+        "truth": outcome,
+        "columns": columns,
+        "notes": (*runs.notes, *notes),
+    }
+    if obstacle:
+        return Diagnosis(**about, obstacle=obstacle)
+    answers = [_answer(name, table, len(tables)) for name, table in tables.items()]
+    answers.sort(key=lambda one: (*(-share for share in one.decided), -(one.auroc or 0)))
+    diagnosis = Diagnosis(**about, judges=tuple(answers))
+    table = answers[0].table
+    # where most runs have a label, more labels of them do not help
+    if diagnosis.answer == "certificate" or 2 * answers[0].labelled > len(table):
+        return diagnosis
+    guess = _guess(answers[0])
+    return replace(diagnosis, guess=guess, plans=tuple(_plans(table, guess)))
+
+
+def sides_of(found: CertificateSet) -> Sides:
+    """Return both sides of a set of certificates."""
+    return found.sides or Sides(found.certificates[:1])
+
+
+def _opened(paths: Sequence[Path], reading: ReadingOptions) -> tuple[JudgedRuns, dict[str, str]]:
+    """Return logs or a table with the kinds of their columns, and columns by other names."""
+    named = [reading.columns[one] for one in ("task", "score") if one in reading.columns]
+    if len(paths) == 1 and paths[0].is_file() and not is_log(paths[0], named):
+        return _of_table(paths[0], reading)
+    if table := next((path for path in paths if path.is_file() and not is_log(path)), None):
+        raise InputError(
+            f"{table} is no log of a known format, and score tables are read one at a time. Give "
+            "logs of one format, or one table with --labels FILE."
+        )
+    return read_judged(paths), {}
+
+
+def _of_table(path: Path, reading: ReadingOptions) -> tuple[JudgedRuns, dict[str, str]]:
+    """Return a score table with the kinds of its columns; find names and scores by their words."""
+    names = [name for name in read_table(path, set()).names if name]
+    usual = {**COLUMNS, **reading.columns}
+    there = {one: found[0] for one in usual if (found := [*matched(names, {usual[one]}).values()])}
+    columns: dict[str, str] = {}
+    for one in ("task", "id", "agent"):
+        if one not in there and one not in reading.columns:
+            taken = [*there.values(), *columns.values()]
+            columns |= likely_column(one, names, taken)
+    notes = [f"column {name!r} as {COLUMNS[one]}" for one, name in columns.items()]
+    identity = columns.get("id") or there.get("id")
+    if "task" not in {*there, *columns} and identity:
+        columns["task"] = identity
+        notes.append(f"column {identity!r} as task_id: every run counts as a task of its own")
+    taken = {*columns.values(), *(there[one] for one in there if one not in ("score", "outcome"))}
+    kinds = {
+        there[one]: kind for one, kind in (("score", JUDGE), ("outcome", TRUTH)) if one in there
+    }
+    others = {name: kind_by_name(name) for name in names if name not in taken and name not in kinds}
+    table = read_table(path, set(others))
+    for name, kind in others.items():
+        # a score or outcome that is named as such leaves no doubt
+        if kind and kind not in {*kinds.values()} - {kinds.get(name)} and name in table.columns:
+            numbers = all(number_of(value) is not None for value in table.values(name))
+            if kind == TRUTH or numbers:
+                kinds[name] = kind
+    frame: Any = path
+    return JudgedRuns(frame, kinds, "score table", notes=tuple(notes)), columns
+
+
+def _names(runs: JudgedRuns, kind: str, name: str | None) -> list[str]:
+    """Return the columns of a kind, or the one that is named."""
+    if name is None:
+        return [column for column, found in runs.kinds.items() if found == kind]
+    if isinstance(runs.frame, Path):
+        return [name]
+    return [column for column in [runs.named(kind, name)] if column]
+
+
+def _tables(
+    runs: JudgedRuns,
+    judges: Sequence[str],
+    outcome: str | None,
+    reading: ReadingOptions,
+    labels: RunLabels | None,
+) -> tuple[dict[str, ScoreTable], list[str]]:
+    """Return the table of every judge; note judges whose scores are no numbers."""
+    tables, notes = dict[str, ScoreTable](), list[str]()
+    fields = [one for one in COLUMNS if one not in ("annotator", "outcome")]
+    fields += ["outcome"] if outcome is not None else []
+    for judge in judges:
+        names = {"score": judge, **({"outcome": outcome} if outcome is not None else {})}
+        asked = replace(reading, columns={**reading.columns, **names})
+        try:
+            table = read_score_table(runs.frame, asked, fields=fields).choose_split("cal")
+        except TableError as refused:
+            if len(judges) == 1:
+                raise
+            notes.append(f"{judge} left out: {refused.problems[0]}")
+            continue
+        notes += [] if tables else table.read_as
+        if labels is not None:
+            require_ids(table)
+            table = labels.join(table)
+        tables[judge] = table
+    return tables, notes
+
+
+def _found(
+    runs: JudgedRuns, tables: Mapping[str, ScoreTable], outcome: str | None
+) -> dict[str, Any]:
+    """Count what there is."""
+    kinds = runs.kinds
+    judges, truths = ([name for name in kinds if kinds[name] == kind] for kind in (JUDGE, TRUTH))
+    table = next(iter(tables.values()), None)
+    if table is not None:
+        tasks, agents = table.tasks.tolist(), table.agents
+        agents = [] if agents is None else sorted(set(agents.tolist()))
+    elif isinstance(runs.frame, Path):
+        tasks, agents = list(range(len(read_table(runs.frame, set())))), []
+    else:
+        tasks = runs.frame[COLUMNS["task"]].tolist()
+        agents = sorted(set(runs.frame[COLUMNS["agent"]]))
+    sizes = np.unique(np.asarray(tasks, dtype=str), return_counts=True)[1]
+    labelled = 0
+    if table is not None and table.outcomes is not None:
+        labelled = int(np.count_nonzero(table.outcomes >= 0))
+    elif table is None and not isinstance(runs.frame, Path) and outcome is not None:
+        labelled = int(runs.frame[outcome].count())
+    attempts = np.quantile(sizes, (0, 0.5, 1), method="nearest").astype(int).tolist()
+    return {
+        "runs": len(tasks),
+        "tasks": int(sizes.size),
+        "attempts": dict(zip(("least", "median", "most"), attempts, strict=True)),
+        "agents": agents,
+        "judges": list(tables) or judges,
+        "truths": [outcome] if outcome and outcome not in truths else truths,
+        "labelled": labelled,
+    }
+
+
+def _obstacle(
+    judges: Sequence[str], truths: Sequence[str], tables: Mapping[str, ScoreTable]
+) -> str:
+    """Say what has to be settled before there is an answer."""
+    if not judges:
+        return (
+            "No score of a judge is there. Name its column with --judge NAME, or train a judge on "
+            "these runs."
+        )
+    if not tables:
+        return f"No judge has scores that are numbers: {', '.join(judges)}. Correct them."
+    if len(truths) > 1:
+        return f"Each of {', '.join(truths)} may be the truth. Name one with --truth NAME."
+    if all(np.isnan(table.scores).all() for table in tables.values()):
+        return "No run has a score. Score the runs first."
+    return ""
+
+
+def _answer(name: str, table: ScoreTable, candidates: int) -> JudgeAnswer:
+    """Certify the labelled runs of a judge at every budget."""
+    known = np.zeros(len(table), dtype=bool) if table.outcomes is None else table.outcomes >= 0
+    if not known.any():
+        return JudgeAnswer(name, table)
+    rows = table.take(known)
+    certifier = Certifier.of(
+        rows.scores,
+        rows.labels,
+        rows.tasks,
+        agents=rows.agents,
+        named=table.named,
+        alone=table.alone,
+        provenance=table.reading.provenance(),
+        left_out=int(np.count_nonzero(~known)),
+    )
+    found = []
+    for alpha in BUDGETS:
+        asked = {"alpha": alpha, "candidates": candidates}
+        try:
+            found.append(climb(certifier, procedures_of(None, drawn=False), asked))
+        except UnfitTableError:
+            break
+    complete = tuple(found) if len(found) == len(BUDGETS) else ()
+    widest = complete[-1] if complete else None
+    rung = ""
+    if widest is not None and not any(item.certified for item in widest.certificates):
+        rung = next_rung(certifier, widest, settings_of(widest.certificates[0]))
+    return JudgeAnswer(name, table, certifier.table.auroc, complete, rung)
+
+
+def _guess(judge: JudgeAnswer) -> tuple[float, float]:
+    """Return success rate and AUROC: of the labels where there are some of each outcome."""
+    outcomes = judge.table.outcomes
+    if outcomes is None or judge.auroc is None:
+        return GUESS
+    ones, zeros = (int(np.count_nonzero(outcomes == value)) for value in (1, 0))
+    if min(ones, zeros) < _TELLING:
+        return GUESS
+    return ones / (ones + zeros), judge.auroc
+
+
+def _plans(table: ScoreTable, guess: tuple[float, float]) -> list[LabelPlan]:
+    """Return what draws would give: one labelled run of every task, two, four and all."""
+    success_rate, auroc = guess
+    planner = Planner.of(table.scores, table.tasks, success_rate=success_rate, auroc=auroc)
+    tasks = min(int(planner.sizes.size), MOST_TASKS)
+    one = [_plan(planner, tasks, 1, PROMISED[name]) for name in (PROVED, AVERAGE)]
+    # the promise on average is made where the proof decides nothing
+    found = [one[0] if max(one[0].chance) >= _HOPELESS else one[1]]
+    numbers = [number for number in planner.designs if number <= _MOST_ATTEMPTS]
+    return found + [_plan(planner, tasks, number, PROMISED[CONFIDENT]) for number in numbers]
+
+
+def _plan(planner: Planner, tasks: int, attempts: int, procedure: str) -> LabelPlan:
+    decided, chance, labels = [], [], 0.0
+    for alpha in BUDGETS:
+        sides = [
+            planner.plan(
+                Settings(procedure=procedure, side=side, alpha=alpha),
+                tasks=tasks,
+                attempts=attempts,
+            )
+            for side in ("reject", "release")
+        ]
+        decided.append(min(1.0, sum(plan.coverage for plan in sides)))
+        chance.append(max(plan.chance for plan in sides))
+        labels = float(np.minimum(planner.sizes, attempts).mean()) * tasks
+    promise = Settings(procedure=procedure).method.promise
+    return LabelPlan(tasks, attempts, round(labels), promise, tuple(decided), tuple(chance))
