@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: place of the words of a call in the context of its command
 GIVEN: Final = "certify_assets.given"
+# place of the URLs of copies there
+_COPIED: Final = "certify_assets.copied"
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
@@ -41,13 +43,22 @@ class _Source(click.Path):
         text = os.fspath(value)
         if ctx is None or "://" not in text:
             return super().convert(value, param, ctx)
-        from certify_assets.storage.urls import local_copies
+        from certify_assets.storage.urls import local_copies, shown_url
 
-        return ctx.with_resource(local_copies([text]))[0]
+        copy = ctx.with_resource(local_copies([text]))[0]
+        ctx.meta.setdefault(_COPIED, {})[copy] = shown_url(text)
+        return copy
 
 
 #: a score table or a log: a file, a folder, or a URL such as mlflow+http://HOST:PORT/EXPERIMENT
 SOURCE = _Source(path_type=Path)
+
+
+def as_given(path: Path) -> str:
+    """Return a path as further commands name it: that of a copy by its URL, without password."""
+    context = click.get_current_context(silent=True)
+    copied: dict[Path, str] = {} if context is None else context.meta.get(_COPIED, {})
+    return copied.get(path, str(path))
 
 
 def given_command(*more: str) -> str:

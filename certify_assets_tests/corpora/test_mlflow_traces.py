@@ -188,6 +188,10 @@ def check_judged(address: str, folder: Path, capsys: pytest.CaptureFixture[str])
     found = json.loads(capsys.readouterr().out)
     assert found["certified"] and found["tasks"] == 60 and 0.4 < found["threshold"] < 0.8
     assert run("verify", out, url) == 0
+    capsys.readouterr()
+    assert run("doctor", url) in (0, 3)
+    shown = capsys.readouterr().out
+    assert url in shown and str(folder) not in shown
 
 
 def assert_refused(url: str, words: str) -> None:
