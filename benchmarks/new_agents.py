@@ -92,7 +92,7 @@ def trials(runs: Runs, alpha: float, side: str, seeds: int) -> Iterator[dict[str
     for agent, scores in zip(runs.agents, runs.scores, strict=True):
         mine = runs.agent == agent
         batch = Batch.of(names[mine].tolist(), runs.task[mine].tolist(), scores[mine])
-        history = History(scores[~mine], runs.outcome[~mine], agents=runs.agent[~mine].tolist())
+        history = History(scores[~mine], runs.outcome[~mine])
         plan = plan_batch(batch, alphas={side: alpha}, delta=DELTA, history=history)
         outcomes = dict(zip(batch.trajectories, runs.outcome[mine].tolist(), strict=True))
         for seed, split in enumerate(splits):

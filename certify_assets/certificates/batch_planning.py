@@ -1,25 +1,22 @@
 """The plan of a batch certificate: which chain of sets to label, by what this is expected to save.
 
-Labelled runs of the past predict the errors of a set. Each past agent is one prediction, and so is
-the error of all of them together, with its log odds moved as agents differ. A chain begins with one
-of the candidate sets and widens by a fixed ratio. Its value is the expected number of runs decided
+Labelled runs of the past predict the errors of a set: their error at each score, with its log odds
+moved as agents usually differ. A chain begins with one of the candidate sets and widens by a fixed
+ratio. Its value is the expected number of runs decided
 less labels (`batch_tables`). A plan moves this value, never the validity of the certificate.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from certify_assets.arrays import Floats, Integers
 from certify_assets.certificates.batch import Batch, BatchPlan, SidePlan
 from certify_assets.certificates.batch_tables import (
-    Before,
     SetTable,
     Stopping,
     chain_stopping,
@@ -32,11 +29,8 @@ from certify_assets.errors import InputError
 _CANDIDATES: Final = 16
 _FEWEST: Final = 5
 #: by which a chain widens
-_RATIOS: Final = (1.15, 1.3, 1.7)
-# runs of an agent whose own error is a prediction, and those that count as much as all agents
-_OWN_RUNS, _OWN_WEIGHT = 30, 100
-# of the log odds of an error between agents, with the number of agents that this counts as
-_USUAL_SPREAD, _USUAL_AGENTS, _LARGEST_SPREAD = 1.0, 4, 1.5
+_RATIO: Final = 1.15
+#: nodes of the log odds of an error between agents, whose standard deviation is taken as 1
 _NODES: Final = 7
 # errors in budgets, where there is no history
 _UNKNOWN: Final = (0.1, 0.3, 0.6, 1.0, 2.0, 4.0)
@@ -54,14 +48,11 @@ class History:
     outcomes : int array of 0 and 1, shape (n,)
     sha256 : str
         Hash of the file.
-    agents : sequence of str
-        Empty where they are not known: how much they differ is then assumed.
     """
 
     scores: Floats
     outcomes: Integers
     sha256: str = ""
-    agents: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -233,83 +224,34 @@ class _Asked:
         )
 
     def _predicted(self, scores: Floats) -> tuple[Floats, Floats]:
-        """Return the weights of predicted agents, and their errors at scores."""
+        """Return the weights of the predictions, and the errors of each at scores."""
         if self.history is None:
             errors = np.tile(self.alpha * np.array([_UNKNOWN]).T, scores.size)
             return np.full(len(_UNKNOWN), round(1 / len(_UNKNOWN), 6)), errors
-        weights, errors = _components(self.history, self.side, self.alpha, scores)
-        return weights.round(6), errors
+        wrong = (self.history.outcomes == int(self.side == "reject")).astype(np.int64)
+        risk = RiskCurve.fit(self.side, self.history.scores, wrong).at(scores)
+        nodes, chances = np.polynomial.hermite_e.hermegauss(_NODES)
+        odds = risk / (1 - risk) * np.exp(nodes)[:, None]
+        return (chances / chances.sum()).round(6), odds / (1 + odds)
 
 
 def _best_chain(tables: Sequence[SetTable], weights: Floats, means: Floats) -> list[int]:
     """Return the places of the sets of the best chain, empty where none is worth a label."""
     sizes = np.array([table.runs for table in tables])
-    # the set after each, by the ratio of a chain; one beyond the last where there is none
-    following = {ratio: np.searchsorted(sizes, ratio * sizes).tolist() for ratio in _RATIOS}
-    # what a set and all after it are worth, by ratio, set before it and set
-    worth: dict[tuple[float, int | None, int], Stopping] = {}
+    # the set after each; one beyond the last where there is none
+    following = np.searchsorted(sizes, _RATIO * sizes).tolist()
+    # what a set and all after it are worth, by the set before it and the set
+    worth: dict[tuple[int | None, int], Stopping] = {}
     for place in reversed(range(len(tables))):
-        keys, places = [], []
-        for ratio, after in following.items():
-            later = worth.get((ratio, place, after[place]))
-            for before in (None, *(one for one in range(place) if after[one] == place)):
-                keys.append((ratio, before, place))
-                strict = None if before is None else tables[before]
-                places.append(Before(strict, *((later.value, later.labels) if later else ())))
-        found = stopping(tables[place], weights, means[:, place], places)
-        worth |= dict(zip(keys, found, strict=True))
-    starts = [key for key in worth if key[1] is None]
-    ratio, before, place = max(starts, key=lambda key: worth[key].value)
+        later = worth.get((place, following[place]))
+        for before in (None, *(one for one in range(place) if following[one] == place)):
+            strict = None if before is None else tables[before]
+            worth[before, place] = stopping(
+                tables[place], weights, means[:, place], strict=strict, after=later
+            )
+    before, place = max((key for key in worth if key[0] is None), key=lambda key: worth[key].value)
     chain: list[int] = []
-    while (key := (ratio, before, place)) in worth and worth[key].value > 0:
+    while (before, place) in worth and worth[before, place].value > 0:
         chain.append(place)
-        before, place = place, following[ratio][place]
+        before, place = place, following[place]
     return chain
-
-
-def _components(history: History, side: str, alpha: float, scores: Floats) -> tuple[Floats, Floats]:
-    """Return the past agents, and their common error as it differs between agents."""
-    wrong = (history.outcomes == (1 if side == "reject" else 0)).astype(np.int64)
-    pooled = RiskCurve.fit(side, history.scores, wrong)
-    common = _log_odds(pooled.at(scores))
-    agents = np.asarray(history.agents, dtype=str)
-    names, counts = np.unique(agents, return_counts=True)
-    own = []
-    for name, runs in zip(names[counts >= _OWN_RUNS], counts[counts >= _OWN_RUNS], strict=True):
-        mine = agents == name
-        curve = RiskCurve.fit(side, history.scores[mine], wrong[mine])
-        share = runs / (runs + _OWN_WEIGHT)
-        own.append(share * _log_odds(curve.at(scores)) + (1 - share) * common)
-    nodes, chances = np.polynomial.hermite_e.hermegauss(_NODES)
-    spread = _spread(agents, pooled.at(history.scores), wrong, alpha)
-    moved = common + spread * nodes[:, None]
-    share = len(own) / (len(own) + _USUAL_AGENTS)
-    weights = np.concatenate(
-        [np.full(len(own), share / max(len(own), 1)), (1 - share) * chances / chances.sum()]
-    )
-    return weights, 1 / (1 + np.exp(-np.vstack([*own, moved])))
-
-
-def _log_odds(risk: Floats) -> Floats:
-    return np.log(risk / (1 - risk))
-
-
-def _spread(agents: NDArray[np.str_], risk: Floats, wrong: Integers, alpha: float) -> float:
-    """Return the standard deviation, over agents, of the log odds of an error."""
-    if not agents.size:
-        return _USUAL_SPREAD
-    # the runs that a threshold may decide; where the judge calls none safe, all of them
-    near = risk <= 2 * alpha
-    near = near if near.any() else np.ones(risk.size, dtype=bool)
-    codes = np.unique(agents[near], return_inverse=True)[1]
-    predicted = np.bincount(codes, weights=risk[near])
-    found = np.bincount(codes, weights=wrong[near])
-    kept = predicted >= 1
-    if kept.sum() < 2:
-        return _USUAL_SPREAD
-    ratios = np.log((found[kept] + 0.5) / (predicted[kept] + 0.5))
-    between = float(np.mean(ratios**2) - np.mean(1 / (predicted[kept] + 0.5)))
-    # few agents say little of their spread
-    weight = kept.sum() / (kept.sum() + _USUAL_AGENTS)
-    variance = weight * max(between, 0.0) + (1 - weight) * _USUAL_SPREAD**2
-    return min(math.sqrt(variance), _LARGEST_SPREAD)

@@ -21,7 +21,7 @@ they certify it, 0 where they cannot, and else
     V(n, k) = max(0, −price + p V(n+1, k+1) + (1 − p) V(n+1, k)),
 
 with the posterior mean p of the next error. A label costs as much as deciding a run gains. The
-errors of a set are predicted by a mixture of Beta(30 m, 30 (1 − m)) over agents. To give up where
+errors of a set are predicted by a mixture of Beta(30 m, 30 (1 − m)). To give up where
 V is 0 is a stopping rule, and none changes the risk of a table.
 
 References
@@ -216,25 +216,6 @@ def _first_crossings(needed: Integers, runs: int, limit: int) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Before:
-    """A set in a place of a chain: what was certified before it, and what may come after.
-
-    Attributes
-    ----------
-    strict : SetTable or None
-        The stricter set that is certified by then; None where it is the first.
-    gain : float
-        Runs that further sets are expected to decide, less their labels.
-    labels : float
-        Labels that these are expected to take.
-    """
-
-    strict: SetTable | None = None
-    gain: float = 0.0
-    labels: float = 0.0
-
-
-@dataclass(frozen=True, eq=False)
 class Stopping:
     """What a set is worth before its first label, and where to give up.
 
@@ -254,32 +235,39 @@ class Stopping:
 
 
 def stopping(
-    table: SetTable, weights: Floats, means: Floats, places: Sequence[Before]
-) -> list[Stopping]:
-    """Return when to give up a set in each of some places.
+    table: SetTable,
+    weights: Floats,
+    means: Floats,
+    *,
+    strict: SetTable | None = None,
+    after: Stopping | None = None,
+) -> Stopping:
+    """Return when to give up a set.
 
     Parameters
     ----------
     table : SetTable
     weights, means : float array, shape (components,)
-        Weight and mean error in the set of each predicted agent.
-    places : sequence of Before
+        Weight and mean of each predicted error of the set.
+    strict : SetTable, optional
+        The stricter set that is certified by then.
+    after : Stopping, optional
+        What the next set of the chain is worth.
     """
     last = last_label(table.alpha, table.runs)
-    gains = np.array([[table.runs + place.gain] for place in places])
-    later = np.array([[place.labels] for place in places])
-    shared, paid = np.zeros((2, len(places), 1))
-    mixture = np.tile(weights, (len(places), 1))
-    for row, place in enumerate(places):
-        if (strict := place.strict) is not None:
-            gains[row] -= strict.runs
-            shared[row] = strict.runs / table.runs
-            paid[row] = strict.needed[0] / shared[row]
-            mixture[row] *= strict.chances(means)
+    gain, later = float(table.runs), 0.0
+    if after is not None:
+        gain, later = gain + after.value, after.labels
+    shared = paid = 0.0
+    if strict is not None:
+        gain -= strict.runs
+        shared = strict.runs / table.runs
+        paid = strict.needed[0] / shared
+        weights = weights * strict.chances(means)
     most = np.searchsorted(table.needed, np.arange(last + 1), side="right") - 1
-    predict = _Prediction.of(mixture, means, last)
-    value, labels = np.zeros((2, len(places), table.needed.size + 2))
-    errors = np.zeros((len(places), last + 1), np.int64)
+    predict = _Prediction.of(weights, means, last)
+    value, labels = np.zeros((2, table.needed.size + 2))
+    errors = np.zeros(last + 1, np.int64)
     top = table.needed.size
     for drawn in reversed(range(last + 1)):
         low, high = int(most[drawn]) + 1, min(drawn, top)
@@ -287,20 +275,16 @@ def stopping(
             chance = predict.next_error(drawn, low, high)
             price = 1.0 - shared * (drawn < paid)
             here, worse = slice(low, high + 1), slice(low + 1, high + 2)
-            going = chance * value[:, worse] + (1 - chance) * value[:, here] - price
-            taken = chance * labels[:, worse] + (1 - chance) * labels[:, here] + price
-            labels[:, here] = np.where(going > 0, taken, 0.0)
-            value[:, here] = np.maximum(going, 0.0)
-        value[:, high + 1 :] = labels[:, high + 1 :] = 0.0
-        value[:, :low], labels[:, :low] = gains, later
+            going = chance * value[worse] + (1 - chance) * value[here] - price
+            taken = chance * labels[worse] + (1 - chance) * labels[here] + price
+            labels[here] = np.where(going > 0, taken, 0.0)
+            value[here] = np.maximum(going, 0.0)
+        value[high + 1 :] = labels[high + 1 :] = 0.0
+        value[:low], labels[:low] = gain, later
         # one more than the largest number of errors with a value
-        errors[:, drawn] = value.shape[1] - np.argmax(value[:, ::-1] > 0, axis=1)
-        errors[~(value > 0).any(axis=1), drawn] = 0
-        top = int(errors[:, drawn].max()) - 1
-    return [
-        Stopping(float(value[row, 0]), float(labels[row, 0]), errors[row])
-        for row in range(len(places))
-    ]
+        errors[drawn] = np.flatnonzero(value > 0).max(initial=-1) + 1
+        top = int(errors[drawn]) - 1
+    return Stopping(float(value[0]), float(labels[0]), errors)
 
 
 def chain_stopping(tables: Sequence[SetTable], weights: Floats, means: Floats) -> list[Stopping]:
@@ -314,38 +298,35 @@ def chain_stopping(tables: Sequence[SetTable], weights: Floats, means: Floats) -
     means : float array, shape (components, sets)
     """
     found: list[Stopping] = []
-    gain = labels = 0.0
     for place in reversed(range(len(tables))):
-        strict = tables[place - 1] if place else None
-        (one,) = stopping(tables[place], weights, means[:, place], [Before(strict, gain, labels)])
-        gain, labels = one.value, one.labels
-        found.append(one)
+        strict, after = tables[place - 1] if place else None, found[-1] if found else None
+        found.append(stopping(tables[place], weights, means[:, place], strict=strict, after=after))
     return found[::-1]
 
 
 @dataclass(frozen=True, eq=False)
 class _Prediction:
-    """The mixture over agents, in each place of a chain."""
+    """The mixture of predicted errors."""
 
-    mixture: Floats
+    weights: Floats
     ahead: Floats
     wrong: Floats
     right: Floats
 
     @classmethod
-    def of(cls, mixture: Floats, means: Floats, last: int) -> _Prediction:
+    def of(cls, weights: Floats, means: Floats, last: int) -> _Prediction:
         from scipy.special import gammaln
 
         counts = np.arange(last + 1)
         a, b = _PREDICTED * means[:, None], _PREDICTED * (1 - means[:, None])
-        return cls(mixture, a, gammaln(a + counts) - gammaln(a), gammaln(b + counts) - gammaln(b))
+        return cls(weights, a, gammaln(a + counts) - gammaln(a), gammaln(b + counts) - gammaln(b))
 
     def next_error(self, drawn: int, low: int, high: int) -> Floats:
         """Return the chance that the next label is an error, after each of some errors."""
         errors = np.arange(low, high + 1)
         likely = self.wrong[:, errors] + self.right[:, drawn - errors]
         likely = np.exp(likely - likely.max(axis=0))
-        found, every = self.mixture @ (likely * (self.ahead + errors)), self.mixture @ likely
-        # no agent that is predicted comes so far: an error is expected
+        found, every = self.weights @ (likely * (self.ahead + errors)), self.weights @ likely
+        # no predicted error comes so far: an error is expected
         chance = np.divide(found, every, out=np.ones_like(found), where=every > 0)
         return np.where(every > 0, chance / (_PREDICTED + drawn), 1.0)

@@ -79,7 +79,8 @@ def planned_rows(rows: int, alpha: float, delta: float, share: float) -> int:
     return min(planned, max(_MOST_PLANNED, n_min(alpha, delta)))
 
 
-@lru_cache(maxsize=64)
+# the numbers of tasks that a diagnosis tries are the same for every judge of a corpus
+@lru_cache(maxsize=512)
 def path_limits(rows: int, alpha: float, delta: float) -> Limits:
     """Return the limits of a number of rows (Theorem 1).
 

@@ -393,6 +393,4 @@ def _history(path: Path, reading: ReadingOptions) -> History:
     keep = np.isfinite(table.scores)
     if not keep.any():
         raise InputError(f"{path} has no scored row. Give labelled runs with scores.")
-    agents = () if table.agents is None else tuple(map(str, table.agents[keep]))
-    labels = table.labels[keep].astype(np.int64)
-    return History(table.scores[keep], labels, sha256_file(path), agents)
+    return History(table.scores[keep], table.labels[keep].astype(np.int64), sha256_file(path))

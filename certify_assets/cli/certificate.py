@@ -295,9 +295,7 @@ def summary(found: CertificateSet, *, whole: bool = False, more: Sequence[str] =
         codes += ", …" * (len(hidden) > _NAMED_FINDINGS)
         plural = "s" * (len(hidden) > 1)
         more = [f"{len(hidden)} more finding{plural} ({codes}): certify show FILE", *more]
-    together = "" if found.joint_delta is None else "both sides together: "
-    confidence = 100 * (1 - (found.joint_delta or lead.delta))
-    trust = f"{confidence:.4g} % confidence"
+    trust = f"{100 * (1 - lead.delta):.4g} % confidence"
     if lead.promise == AVERAGE:
         trust = f"at most twice that with {trust}"
     names = [item.side for item in items] if len(items) > 1 else []
@@ -306,7 +304,7 @@ def summary(found: CertificateSet, *, whole: bool = False, more: Sequence[str] =
         sides.sentence,
         _bar(sides),
         f"{lead.trajectories:,} runs of {lead.tasks:,} tasks: {counts}; "
-        f"{budget_words(lead)}, {together}{trust}",
+        f"{budget_words(lead)}, {trust}",
         *(figures("Certificate", *each, most=_FIGURES, names=names) if whole else ()),
         *(
             [
@@ -409,7 +407,7 @@ def show(file: Path) -> None:
         groups.setdefault(f"{item.procedure}, α = {item.alpha:g}", []).append(item)
     blocks: list[Any] = []
     for title, items in groups.items():
-        blocks += [title, *summary(CertificateSet(tuple(items), found.joint_delta), whole=True)]
+        blocks += [title, *summary(CertificateSet(tuple(items)), whole=True)]
     hashes, first = _hashes(given, found), found.certificates[0]
     proved = [item for item in found.certificates if item.promise != CONFIDENT]
     if proved:

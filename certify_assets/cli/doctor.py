@@ -60,7 +60,7 @@ def doctor(
 ) -> None:
     """Say what scores or logs hold, and the strongest answer that they allow.
 
-    PATH is a score table, or logs of one format: Inspect AI and Scout, promptfoo, DeepEval, lm-eval,
+    PATH is a score table, or logs of one format: Inspect AI, Scout, promptfoo, DeepEval, lm-eval,
     Langfuse, LangSmith, MLflow, OpenTelemetry, or the runs of a benchmark. Needs no corpus and no
     data root.
 

@@ -220,7 +220,7 @@ class Corpus:
     def split(self, split: str) -> pd.DataFrame:
         """Return one stored split, verified against the manifest and the trajectories."""
         stored, key = self._load(self.split_key(split)), self.split_key(split)
-        if not stored.equals(self._runs_of(split)):
+        if not stored.equals(self.runs_of(split)):
             raise ManifestError(
                 f"{self.store.locate(key)} does not hold the {split} split of the manifest as the "
                 f"trajectories of the corpus have it; materialize corpora/{split}_split again."
@@ -375,7 +375,7 @@ class Corpus:
 
     def write_split(self, split: str) -> pd.DataFrame:
         """Store one split's trajectories; refuse where the manifest does not hold."""
-        chosen = self._runs_of(split)
+        chosen = self.runs_of(split)
         self._store(self.split_key(split), chosen)
         return chosen
 
@@ -416,7 +416,7 @@ class Corpus:
 
         config = self.config
         checks = check_leaks(
-            self._runs_of(*(split for split in SPLITS if split != "test")),
+            self.runs_of(*(split for split in SPLITS if split != "test")),
             thresholds=config.leak_thresholds,
             accept_structural_leak=config.accept_structural_leak,
         ).replace(**self.hashes)
@@ -482,7 +482,7 @@ class Corpus:
 
         return sorted(set(LEAK_KEYS).intersection(quoted_keys(self.trajectories)))
 
-    def _runs_of(self, *splits: str) -> pd.DataFrame:
+    def runs_of(self, *splits: str) -> pd.DataFrame:
         """Return the imported runs of some splits, without holding those of the others."""
         tasks = {task for task, split in self.assignment.items() if split in splits}
         return self._load(self.key("trajectories.parquet"), tasks=tasks)

@@ -115,7 +115,7 @@ def is_log(path: Path, columns: Collection[str] = ()) -> bool:
     columns : collection of str
         Columns that are asked for by name; a file with all of them is a table.
     """
-    if path.is_dir():
+    if path.is_dir() or path.suffix.lower() == ".eval":
         return True
     if not path.is_file():
         return False
@@ -125,7 +125,7 @@ def is_log(path: Path, columns: Collection[str] = ()) -> bool:
         # Parquet names its columns at the end
         stream.seek(max(0, path.stat().st_size - _ENDS))
         ends += stream.read()
-    if path.suffix.lower() != ".eval" and all(name in ends for name in wanted):
+    if all(name in ends for name in wanted):
         return False
     try:
         return detect_format([path]) != "table"
@@ -209,7 +209,7 @@ def _columns(
     by_name: dict[str, dict[str, dict[int, list[Any]]]] = {}
     for row, run in enumerate(runs):
         for said in run.draft.judgements:
-            value = _plain(said.name, said.value, marks)
+            value = plain(said.name, said.value, marks)
             if value is not None:
                 of_source = by_name.setdefault(said.name, {}).setdefault(said.source, {})
                 of_source.setdefault(row, []).append(value)
@@ -224,7 +224,7 @@ def _columns(
     return columns, sources
 
 
-def _plain(name: str, value: Any, marks: Mapping[str, float] | None) -> Any:
+def plain(name: str, value: Any, marks: Mapping[str, float] | None) -> Any:
     """Return a judgement as a number where it is one, a letter with a mark, or a yes or no."""
     if value is None or isinstance(value, Unclear | dict | list):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +88,16 @@ class RunJudge(_Named, Protocol):
         """Judge trajectories, with the text of each; no score depends on the other runs."""
 
 
+class KnowingJudge(_Named, Protocol):
+    """A judge of features that are computed once for all judges of a kind."""
+
+    def knows(self, features: Any) -> bool:
+        """Whether features hold all that the judge reads of a run."""
+
+    def decided(self, features: Any) -> Scores:
+        """Judge runs by their features, which it knows."""
+
+
 class Reason(NamedTuple):
     """What one feature of a run adds to its score; above 0 it speaks for a success."""
 
@@ -117,10 +127,11 @@ def score_table(
     frame: pd.DataFrame,
     renderer: Renderer,
     *,
+    features: Any = None,
     rendered: Sequence[Rendered] | None = None,
 ) -> pd.DataFrame:
     """Score trajectories: columns `SCORE_COLUMNS`, rows in the order of the frame."""
-    # `rendered` saves rendering the rows a second time
+    # `features` and `rendered` save reading the rows a second time
     expected = judge.provenance().renderer_sha256
     if expected != renderer.sha256:
         raise StaleCertificateError(
@@ -128,10 +139,14 @@ def score_table(
             f"{renderer.sha256[:12]}; "
             "render with its own settings or train it again."
         )
-    texts = [
-        item.text for item in (render_frame(frame, renderer) if rendered is None else rendered)
-    ]
-    scores = judge.score_runs(frame, texts) if isinstance(judge, RunJudge) else judge.score(texts)
+    if features is None:
+        rendered = render_frame(frame, renderer) if rendered is None else rendered
+        texts = [item.text for item in rendered]
+        scores = (
+            judge.score_runs(frame, texts) if isinstance(judge, RunJudge) else judge.score(texts)
+        )
+    else:
+        scores = cast("KnowingJudge", judge).decided(features)
     table = frame[[name for name in SCORE_COLUMNS if name in frame.columns]].assign(
         **{name: getattr(scores, name) for name in JUDGED_COLUMNS}
     )

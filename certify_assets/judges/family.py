@@ -11,7 +11,7 @@ import numpy as np
 from certify_assets.certificates import Certifier, Settings
 from certify_assets.errors import InputError
 from certify_assets.judges.base import Scores, score_table
-from certify_assets.judges.model_files import Refittable
+from certify_assets.judges.model_files import KnownRuns, Refittable
 from certify_assets.judges.record import (
     CandidateScore,
     JudgeRecord,
@@ -19,7 +19,6 @@ from certify_assets.judges.record import (
     files_sha256,
     labelled,
     save_files,
-    texts,
 )
 from certify_assets.judges.specs import DELTA, PROCEDURES, Catalogued, family_of
 from certify_assets.judges.stored import StoredJudge
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.corpora.config import CorpusConfig
+    from certify_assets.corpora.corpus import Corpus
     from certify_assets.corpora.rendering import Rendered
     from certify_assets.judges.base import Bill, Judge
     from certify_assets.judges.model_files import FileJudge, Fold
@@ -97,6 +97,10 @@ class JudgeFamily(Catalogued, ABC):
         """Return which runs a loaded judge does not read whole."""
         return [item.cut_chars > 0 for item in rendered]
 
+    def features(self, judge: StoredJudge, model: Judge, runs: pd.DataFrame) -> Any:
+        """Return what a loaded judge reads of runs of the corpus, if that is known; else None."""
+        return None
+
     def no_sources(self, judge: StoredJudge) -> str:
         """Return why other corpora give nothing to train on; empty where they do."""
         return ""
@@ -141,13 +145,27 @@ class FileFamily(JudgeFamily):
     kind: ClassVar[type[FileJudge]]
 
     @abstractmethod
-    def fitted(self, rows: pd.DataFrame, reading: JudgeInput, *, seed: int) -> FileJudge:
-        """Train on what is read of the labelled rows of a table."""
+    def fitted(
+        self, rows: pd.DataFrame, reading: JudgeInput, *, seed: int, known: KnownRuns | None = None
+    ) -> FileJudge:
+        """Train on what is read of the labelled rows of a table, or is known of them."""
+
+    def known(self, corpus: Corpus, reading: JudgeInput) -> KnownRuns | None:
+        """Return what is read of the runs of a corpus; None where judges read each for itself."""
+        return None
+
+    def features(self, judge: StoredJudge, model: Judge, runs: pd.DataFrame) -> Any:
+        """Return what a loaded judge reads of runs of the corpus, if that is known; else None."""
+        known = self.known(judge.corpus, judge.reading) if judge.spec.retrainable else None
+        if known is None or not (isinstance(model, Refittable) and model.knows(known.features)):
+            return None
+        return known.of(runs["trajectory_id"])
 
     def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
         """Train on SFT."""
-        sft = judge.corpus.split("sft")
-        model = self.fitted(labelled(sft), judge.spec.reading, seed=judge.spec.seed)
+        sft, reading = judge.corpus.split("sft"), judge.spec.reading
+        known = self.known(judge.corpus, reading)
+        model = self.fitted(labelled(sft), reading, seed=judge.spec.seed, known=known)
         return judge.record(save_files(judge.store, judge.key("adapter"), model), sft)
 
     def retrained(self, judge: StoredJudge, rows: pd.DataFrame, place: str) -> Judge:
@@ -159,10 +177,11 @@ class FileFamily(JudgeFamily):
     ) -> Iterator[tuple[Judge, Scores]]:
         """Train for each fold; what is read of a run is computed once where the judge knows how."""
         model = self.reload(judge, "adapter", expected_sha256=judge.artifact.adapter_sha256)
-        if not isinstance(model, Refittable):
+        known = self.known(judge.corpus, judge.reading)
+        if known is None or not isinstance(model, Refittable):
             yield from super().held_out(judge, runs, folds)
             return
-        features = model.features(runs, texts(runs, judge.renderer))
+        features = known.of(runs["trajectory_id"])
         for fold in folds:
             outcomes = runs["outcome"].iloc[fold.known].to_numpy(np.int64)
             again = model.refitted(features[fold.known], outcomes)

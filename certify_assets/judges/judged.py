@@ -142,7 +142,9 @@ class JudgedCorpus(StoredJudge):
             cut += sum(family.cuts(self, model, rendered))
             progress = reported(report, f"scoring {split}")
             ready = family.prepared(self, model, progress=progress)
-            part = score_table(ready, frame, using, rendered=rendered).assign(split=split)
+            features = family.features(self, model, frame)
+            part = score_table(ready, frame, using, features=features, rendered=rendered)
+            part["split"] = split
             # outcomes of TEST come through the ledger alone
             parts.append(part.assign(outcome=None) if split == "test" else part)
         table = pd.concat([part for part in parts if len(part)], ignore_index=True)
@@ -216,7 +218,9 @@ class JudgedCorpus(StoredJudge):
         """Score again the runs that certify this judge, in the order of the stored scores."""
         model = self.load(replay=True)
         rows = self.spec.calibration_rows(self.labelled_runs(self.calibration_splits))
-        return np.asarray(score_table(model, rows, self.renderer)["score"], np.float64)
+        features = self.maker.features(self, model, rows)
+        table = score_table(model, rows, self.renderer, features=features)
+        return np.asarray(table["score"], np.float64)
 
     def reasons(self, runs: pd.DataFrame) -> list[tuple[float, tuple[Reason, ...]]]:
         """Return the score of each run and why it is so; NaN and no reason from most families."""

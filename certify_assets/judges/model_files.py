@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from certify_assets.documents import Document
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes, write_atomic
-from certify_assets.judges.base import JudgeProvenance, Scores
+from certify_assets.judges.base import JudgeProvenance, KnowingJudge
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
 class Fold(NamedTuple):
@@ -28,18 +28,31 @@ class Fold(NamedTuple):
     held: NDArray[np.int64]
 
 
-@runtime_checkable
-class Refittable(Protocol):
-    """A judge whose features of runs are computed once and train judges of any of the runs."""
+@dataclass(frozen=True, eq=False)
+class KnownRuns:
+    """What judges of one kind read of the runs of a corpus, computed once for all of them."""
 
-    def features(self, runs: pd.DataFrame, texts: Sequence[str]) -> Any:
-        """Return what the judge reads of runs; ``[rows]`` is what it reads of some of them."""
+    # row of a run, by its id
+    rows: Mapping[str, int]
+    # ``features[rows]`` is what is read of some runs
+    features: Any
+
+    @classmethod
+    def named(cls, names: Iterable[str], features: Any) -> Self:
+        """Return features of runs by the ids of the runs."""
+        return cls({name: row for row, name in enumerate(names)}, features)
+
+    def of(self, names: Iterable[str]) -> Any:
+        """Return what is read of runs of the corpus, by their ids."""
+        return self.features[np.array([self.rows[name] for name in names], int)]
+
+
+@runtime_checkable
+class Refittable(KnowingJudge, Protocol):
+    """A judge whose features train judges of any of the runs."""
 
     def refitted(self, features: Any, labels: NDArray[np.int64]) -> Self:
         """Train a judge of the same settings on other runs."""
-
-    def decided(self, features: Any) -> Scores:
-        """Judge runs whose features were computed together with those it was trained on."""
 
 
 class FileJudge(ABC):

@@ -182,7 +182,6 @@ def _history(judge: JudgedCorpus) -> History:
         rows["score"].to_numpy(np.float64),
         rows["outcome"].to_numpy(np.int64),
         hashes["scores_sha256"],
-        [str(agent) for agent in rows["agent"]],
     )
 
 

@@ -13,13 +13,7 @@ import pytest
 from certify_assets.certificates.batch import Batch, BatchPlan, SidePlan
 from certify_assets.certificates.batch_draw import BatchDraw, SideDraw, certificate_sentence
 from certify_assets.certificates.batch_planning import History, plan_batch
-from certify_assets.certificates.batch_tables import (
-    Before,
-    SetTable,
-    error_limit,
-    set_table,
-    stopping,
-)
+from certify_assets.certificates.batch_tables import SetTable, error_limit, set_table, stopping
 from certify_assets.errors import InputError
 
 DELTA = 0.05
@@ -118,19 +112,22 @@ def test_the_budget_is_an_integer_ratio() -> None:
 def test_golden_value_and_line_of_giving_up() -> None:
     table = set_table(200, 0.1, DELTA)
     means = 0.1 * np.array([0.1, 0.3, 0.6, 1, 2, 4])
-    (found,) = stopping(table, np.full(6, 1 / 6), means, [Before()])
+    found = stopping(table, np.full(6, 1 / 6), means)
     assert found.value == pytest.approx(63.55, abs=0.005)
     assert found.errors[[5, 10, 20, 30, 40]].tolist() == [2, 3, 3, 4, 5]
 
 
 def test_a_wider_set_that_saves_little_is_not_worth_its_labels() -> None:
     strict, table = set_table(180, 0.1, DELTA), set_table(200, 0.1, DELTA)
-    bad = np.array([0.3])
-    alone, after = stopping(table, np.ones(1), bad, [Before(), Before(strict)])
+    alone, after = (
+        stopping(table, np.ones(1), np.array([0.3]), strict=one) for one in (None, strict)
+    )
     assert alone.value == after.value == 0 and after.errors[0] == 0
-    good = stopping(table, np.ones(1), np.array([0.01]), [Before(), Before(strict)])
+    alone, after = (
+        stopping(table, np.ones(1), np.array([0.01]), strict=one) for one in (None, strict)
+    )
     # the gain is the 20 runs that it adds, and labels of the stricter set are mostly paid
-    assert 150 < good[0].value < 171 and 0 < good[1].value < 20 and good[1].labels < 12
+    assert 150 < alone.value < 171 and 0 < after.value < 20 and after.labels < 12
 
 
 # the draw of one side
@@ -281,7 +278,7 @@ def outcomes_of(scores: Any, rng: np.random.Generator) -> Any:
 def history() -> History:
     rng = np.random.default_rng(5)
     scores = rng.normal(size=800)
-    return History(scores, outcomes_of(scores, rng), "h", [f"a{n % 4}" for n in range(800)])
+    return History(scores, outcomes_of(scores, rng), "h")
 
 
 @pytest.fixture(scope="module")

@@ -110,7 +110,6 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
             f"judges/{judge}/{name}"
             for judge in JUDGES
             for name in (
-                "report:agent_shift",
                 "certificate:certified",
                 "certificate:canary_lift",
                 "monitor:no_alarm",

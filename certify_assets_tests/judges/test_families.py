@@ -58,7 +58,7 @@ class BayesFamily(FileFamily):
     kind = BayesJudge
     judges = (BayesSpec(name="bayes", summary="Naive Bayes on words."),)
 
-    def fitted(self, rows, reading, *, seed):
+    def fitted(self, rows, reading, *, seed, known=None):
         vectorizer = CountVectorizer(binary=True)
         counts = vectorizer.fit_transform(texts(rows, reading.renderer))
         model = BernoulliNB(alpha=1.0).fit(counts, rows["outcome"].astype(int))

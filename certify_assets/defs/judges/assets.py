@@ -19,7 +19,6 @@ from certify_assets.operations.judge_figures import (
     certified_figures,
     scoring_figures,
 )
-from certify_assets.operations.left_out_agents import left_out_agents
 from certify_assets.operations.monitor_record import MonitorRecord
 from certify_assets.operations.spending import read_spending
 from certify_assets.reports import judge_page, monitor_page
@@ -184,12 +183,7 @@ def _report(spec: JudgeSpec) -> dg.AssetsDefinition:
         """
         judge = step.judge(spec.name)
         judge_page.write_page(judge)
-        # judges are trained without an agent here, where it is shown, and by no certificate
-        shifts = [item["message"] for item in left_out_agents(judge).findings]
-        metadata = {
-            "agent_shift": " ".join(shifts) or "no agent is above the budget beyond chance",
-        }
-        return step.made(metadata, page=judge.key("page.html"))
+        return step.made({}, page=judge.key("page.html"))
 
     return report
 

@@ -14,21 +14,26 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certify_assets.corpora.splits import SPLITS
 from certify_assets.documents import Document
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.judges.base import JudgeProvenance, Scores, score_table, scores_from_log_odds
 from certify_assets.judges.configured import WordsEntry
 from certify_assets.judges.family import FileFamily, certify_candidates
-from certify_assets.judges.model_files import ArrayJudge, Fold, training_labels
+from certify_assets.judges.model_files import ArrayJudge, Fold, KnownRuns, training_labels
 from certify_assets.judges.reading import LEXICAL, JudgeInput
 from certify_assets.judges.record import CandidateScore, JudgeRecord, labelled, save_files, texts
 from certify_assets.judges.spec import JudgeSpec
 from certify_assets.judges.specs import judge_family
 from certify_assets.judges.stored import StoredJudge
+from certify_assets.storage.moment import remembered
 from certify_assets.work import Report
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from certify_assets.corpora.corpus import Corpus
+    from certify_assets.corpora.rendering import Renderer
 
 _WORD = re.compile(r"\w\w+")
 _RULE = (
@@ -75,6 +80,19 @@ class Counted:
         names = sorted(places)
         columns = [places[name] for name in names]
         return cls(dict(zip(names, range(len(names)), strict=True)), counts[:, columns])
+
+    def with_texts(self, texts: Sequence[str], settings: LexicalSettings) -> Counted:
+        """Return the counts of the features that train a judge, and those of further texts.
+
+        A feature of fewer texts than `settings` asks for is in no judge of some of these texts.
+        """
+        from scipy.sparse import vstack
+
+        names = [*self.places]
+        kept = np.flatnonzero(self.counts.getnnz(axis=0) >= settings.min_documents)
+        places = {names[place]: row for row, place in enumerate(kept)}
+        counts = [self.counts[:, kept], _counted(texts, settings, places)]
+        return Counted(places, vstack(counts, format="csr"))
 
     def __getitem__(self, rows: NDArray[Any]) -> Counted:
         """Return some of the texts."""
@@ -191,9 +209,9 @@ class LexicalJudge(ArrayJudge):
         }
         return cls(about, arrays), held_out
 
-    def features(self, runs: pd.DataFrame, texts: Sequence[str]) -> Counted:
-        """Count the words of texts."""
-        return Counted.of(texts, self.about.settings)
+    def knows(self, features: Counted) -> bool:
+        """Whether all words of the judge are counted."""
+        return features.places.keys() >= set(self.about.vocabulary)
 
     def refitted(self, features: Counted, labels: NDArray[np.int64]) -> Self:
         """Train again, with the words that are frequent in these texts."""
@@ -307,6 +325,22 @@ def _weigh(counts: Any, idf: NDArray[np.float64]) -> Any:
     return weighted
 
 
+def words_of(rows: pd.DataFrame, reading: JudgeInput, settings: LexicalSettings) -> Counted:
+    """Count what is read of runs."""
+    return Counted.of(texts(rows, reading.renderer), settings)
+
+
+@remembered
+def known_words(corpus: Corpus, renderer: Renderer) -> KnownRuns:
+    """Return the words of all runs of a corpus that its SFT runs can train a judge with."""
+    settings, sft = LexicalSettings(), corpus.runs_of("sft")
+    # their stored splits may not be there yet
+    others = corpus.runs_of(*(split for split in SPLITS if split != "sft"))
+    words = Counted.of(texts(sft, renderer), settings)
+    words = words.with_texts(texts(others, renderer), settings)
+    return KnownRuns.named([*sft["trajectory_id"], *others["trajectory_id"]], words)
+
+
 class LexicalSpec(JudgeSpec):
     """A lexical judge."""
 
@@ -361,8 +395,11 @@ class LexicalFamily(FileFamily):
         spec = judge.spec
         assert isinstance(spec, LexicalSpec)
         sft = judge.corpus.split("sft")
+        known, seed = self.known(judge.corpus, spec.reading), spec.seed
         trained = {
-            weight: self.fitted(labelled(sft), spec.reading, success_weight=weight, seed=spec.seed)
+            weight: self.fitted(
+                labelled(sft), spec.reading, known=known, seed=seed, success_weight=weight
+            )
             for weight in spec.success_weights
         }
         selection = _selection(judge, trained) if len(trained) > 1 else ()
@@ -386,17 +423,26 @@ class LexicalFamily(FileFamily):
             **found, summary=f"TF-IDF and logistic regression, trained on SFT; reads {read}."
         )
 
+    def known(self, corpus: Corpus, reading: JudgeInput) -> KnownRuns:
+        """Return the words of all runs."""
+        return known_words(corpus, reading.renderer)
+
     def fitted(
-        self, rows: pd.DataFrame, reading: JudgeInput, *, seed: int, success_weight: float = 1.0
+        self,
+        rows: pd.DataFrame,
+        reading: JudgeInput,
+        *,
+        seed: int,
+        known: KnownRuns | None = None,
+        success_weight: float = 1.0,
     ) -> LexicalJudge:
         """Train on what is read of labelled rows."""
-        return LexicalJudge.train(
-            texts(rows, reading.renderer),
-            rows["outcome"].to_numpy(dtype=np.int8),
-            success_weight=success_weight,
-            seed=seed,
-            renderer_sha256=reading.renderer.sha256,
+        labels = training_labels(rows["outcome"])
+        settings = LexicalSettings(success_weight=success_weight, seed=seed)
+        words = (
+            words_of(rows, reading, settings) if known is None else known.of(rows["trajectory_id"])
         )
+        return LexicalJudge.crossfit(words, labels, (), settings, reading.renderer.sha256)[0]
 
     def made(
         self, judge: StoredJudge, rows: pd.DataFrame, *, run: str, report: Report

@@ -9,22 +9,37 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certify_assets.corpora.splits import SPLITS
 from certify_assets.documents import Document
 from certify_assets.errors import IntegrityError
 from certify_assets.judges.base import JudgeProvenance, Reason, Scores, scores_from_log_odds
 from certify_assets.judges.configured import WordsEntry
-from certify_assets.judges.families.lexical import Counted, LexicalJudge, LexicalSettings
+from certify_assets.judges.families.lexical import (
+    Counted,
+    LexicalJudge,
+    LexicalSettings,
+    known_words,
+    words_of,
+)
 from certify_assets.judges.families.structure.features import FEATURES, VERSION, structure_features
 from certify_assets.judges.families.structure.trees import BoostedTrees
 from certify_assets.judges.family import FileFamily
-from certify_assets.judges.model_files import ArrayJudge, FileJudge, Fold, training_labels
+from certify_assets.judges.model_files import (
+    ArrayJudge,
+    FileJudge,
+    Fold,
+    KnownRuns,
+    training_labels,
+)
 from certify_assets.judges.reading import LEXICAL, WHOLE, JudgeInput
-from certify_assets.judges.record import texts
 from certify_assets.judges.spec import JudgeSpec
 from certify_assets.judges.specs import judge_family
+from certify_assets.storage.moment import remembered
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from certify_assets.corpora.corpus import Corpus
 
 _FOLDS, _SALT = 3, 0x5F0D
 
@@ -106,9 +121,9 @@ class StructureJudge(ArrayJudge):
         )
         return cls(about, _fitted(features, labels, settings)._asdict()), held_out
 
-    def features(self, runs: pd.DataFrame, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Compute the features of runs."""
-        return structure_features(runs)
+    def knows(self, features: NDArray[np.float32]) -> bool:
+        """Whether the features are those of the judge, which has no others."""
+        return True
 
     def refitted(self, features: NDArray[np.float32], labels: NDArray[np.int64]) -> Self:
         """Train again."""
@@ -241,22 +256,38 @@ class CombinedJudge(FileJudge):
     ) -> Self:
         """Train both judges on labelled runs and their texts, and measure their scales there."""
         labels = training_labels(outcomes)
-        folds = task_folds(runs["task_id"].to_numpy(object), labels, seed)
-        settings = LexicalSettings(seed=seed)
-        counted, features = Counted.of(texts, settings), structure_features(runs)
-        words, of_words = LexicalJudge.crossfit(counted, labels, folds, settings, renderer_sha256)
+        read = Read(Counted.of(texts, LexicalSettings()), structure_features(runs))
+        return cls.fitted(read, runs["task_id"], labels, seed, renderer_sha256)
+
+    @classmethod
+    def fitted(
+        cls,
+        read: Read,
+        tasks: pd.Series[str],
+        labels: NDArray[np.int64],
+        seed: int,
+        renderer_sha256: str,
+    ) -> Self:
+        """Train both judges on what they read of runs, and measure their scales there."""
+        folds, settings = (
+            task_folds(tasks.to_numpy(object), labels, seed),
+            LexicalSettings(seed=seed),
+        )
+        words, of_words = LexicalJudge.crossfit(
+            read.words, labels, folds, settings, renderer_sha256
+        )
         steps, of_steps = StructureJudge.crossfit(
-            features, labels, folds, StructureSettings(seed=seed), renderer_sha256
+            read.steps, labels, folds, StructureSettings(seed=seed), renderer_sha256
         )
         scales = CombinedDocument(
-            lexical=Scale.held_out(of_words, words.decided(counted).score),
-            structure=Scale.held_out(of_steps, steps.decided(features).score),
+            lexical=Scale.held_out(of_words, words.decided(read.words).score),
+            structure=Scale.held_out(of_steps, steps.decided(read.steps).score),
         )
         return cls(words, steps, scales)
 
-    def features(self, runs: pd.DataFrame, texts: Sequence[str]) -> Read:
-        """Count the words of texts, and compute the features of runs."""
-        return Read(self.lexical.features(runs, texts), self.structure.features(runs, texts))
+    def knows(self, features: Read) -> bool:
+        """Whether all words of the judge are counted."""
+        return self.lexical.knows(features.words)
 
     def refitted(self, features: Read, labels: NDArray[np.int64]) -> Self:
         """Train both judges again; their scales stay, which are of all training runs."""
@@ -320,6 +351,13 @@ class CombinedJudge(FileJudge):
         return cls(LexicalJudge.parsed(files), StructureJudge.parsed(files), scales)
 
 
+@remembered
+def known_steps(corpus: Corpus) -> KnownRuns:
+    """Return the features of all runs of a corpus."""
+    runs = corpus.runs_of(*SPLITS)
+    return KnownRuns.named(runs["trajectory_id"], structure_features(runs))
+
+
 class StructureSpec(JudgeSpec):
     """A judge from the structure of a run."""
 
@@ -353,11 +391,17 @@ class StructureFamily(FileFamily):
         ),
     )
 
-    def fitted(self, rows: pd.DataFrame, reading: JudgeInput, *, seed: int) -> StructureJudge:
+    def known(self, corpus: Corpus, reading: JudgeInput) -> KnownRuns:
+        """Return the features of all runs."""
+        return known_steps(corpus)
+
+    def fitted(
+        self, rows: pd.DataFrame, reading: JudgeInput, *, seed: int, known: KnownRuns | None = None
+    ) -> StructureJudge:
         """Train on labelled rows."""
-        outcomes = rows["outcome"].to_numpy(dtype=np.int8)
-        renderer_sha256 = reading.renderer.sha256
-        return StructureJudge.train(rows, outcomes, seed=seed, renderer_sha256=renderer_sha256)
+        features = structure_features(rows) if known is None else known.of(rows["trajectory_id"])
+        settings, using = StructureSettings(seed=seed), reading.renderer
+        return StructureJudge.crossfit(features, rows["outcome"], (), settings, using.sha256)[0]
 
 
 class CombinedSpec(JudgeSpec):
@@ -403,9 +447,19 @@ class CombinedFamily(FileFamily):
             **found, summary=f"The mean of a lexical and a structure judge; its words read {read}."
         )
 
-    def fitted(self, rows: pd.DataFrame, reading: JudgeInput, *, seed: int) -> CombinedJudge:
+    def known(self, corpus: Corpus, reading: JudgeInput) -> KnownRuns:
+        """Return the words and the features of all runs."""
+        words, steps = known_words(corpus, reading.renderer), known_steps(corpus)
+        same_rows = steps.of(words.rows)
+        return KnownRuns(words.rows, Read(words.features, same_rows))
+
+    def fitted(
+        self, rows: pd.DataFrame, reading: JudgeInput, *, seed: int, known: KnownRuns | None = None
+    ) -> CombinedJudge:
         """Train both parts on labelled rows; their scales are measured on tasks held out."""
-        using, outcomes = reading.renderer, rows["outcome"].to_numpy(dtype=np.int8)
-        return CombinedJudge.train(
-            rows, texts(rows, using), outcomes, seed=seed, renderer_sha256=using.sha256
-        )
+        labels, using = training_labels(rows["outcome"]), reading.renderer
+        if known is None:
+            read = Read(words_of(rows, reading, LexicalSettings()), structure_features(rows))
+        else:
+            read = known.of(rows["trajectory_id"])
+        return CombinedJudge.fitted(read, rows["task_id"], labels, seed, using.sha256)
