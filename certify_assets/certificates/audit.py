@@ -102,7 +102,7 @@ def threshold_curve(
         tail=evaluation.tails,
         bootstrap_upper=_upper_bounds(evaluation, settings),
         passed_bootstrap=evaluation.passed_test,
-        passed_guard=evaluation.guard.passed,
+        passed_guard=evaluation.guarded,
     )
 
 

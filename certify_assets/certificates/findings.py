@@ -346,11 +346,10 @@ def _of_the_certificate(case: _Case) -> _Found:
 
 def _of_the_guard(case: _Case) -> _Found:
     """Say where a wider threshold passes the bootstrap and not the guard."""
-    guard, chosen = case.evaluation.guard, case.evaluation.chosen
-    blocked = np.flatnonzero(case.evaluation.passed_test & ~guard.passed)
-    if not blocked.size or blocked[-1] <= (-1 if chosen is None else chosen):
-        return
-    yield "guard_floor_blocked", {"wider": case.counts.at(int(blocked[-1]))}
+    chosen = -1 if case.evaluation.chosen is None else case.evaluation.chosen
+    blocked = np.flatnonzero(case.evaluation.passed_test & ~case.evaluation.guarded)
+    if blocked.size and blocked[-1] > chosen:
+        yield "guard_floor_blocked", {"wider": case.counts.at(int(blocked[-1]))}
 
 
 def _of_the_pool(case: _Case) -> _Found:
