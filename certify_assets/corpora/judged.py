@@ -92,8 +92,8 @@ class JudgedRuns:
         if name is None:
             if len(columns) > 1:
                 raise InputError(
-                    f"{self.source.attrs['path']} holds several {kind}s: {', '.join(columns)}. Name "
-                    f"one with --{kind} NAME."
+                    f"{self.source.attrs['path']} holds several {kind}s: {', '.join(columns)}. "
+                    f"Name one with --{kind} NAME."
                 )
             return next(iter(columns), None)
         if name in self.kinds:
