@@ -14,7 +14,7 @@ from certify_assets.certificates.sampling import Draw
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet
 from certify_assets.cli.drawn import DRAWN_BY, filled, names_of
-from certify_assets.cli.options import PATH
+from certify_assets.cli.options import PATH, SOURCE, as_given
 from certify_assets.cli.output import NOTHING, answer, answers, refuse_overwrite, write_tables
 from certify_assets.cli.reading import column_options, reading_words, remedies
 from certify_assets.cli.sample import rows_to_label
@@ -33,7 +33,7 @@ _MOST_NOTES = 4
 
 
 @click.command()
-@click.argument("paths", type=PATH, nargs=-1, required=True, metavar="PATH…")
+@click.argument("paths", type=SOURCE, nargs=-1, required=True, metavar="PATH…")
 @click.option("--labels", type=PATH, help="Labels by trajectory_id, in place of outcomes.")
 @click.option(
     "--judge",
@@ -241,7 +241,7 @@ def _steps(
     sheet: Path | None,
 ) -> Iterator[str]:
     """Return the next commands."""
-    best, given = found.best, [str(path) for path in paths]
+    best, given = found.best, [as_given(path) for path in paths]
     if found.obstacle:
         judged = bool(found.found["judges"])
         if judged and len(found.found["truths"]) > 1:
