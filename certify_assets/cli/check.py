@@ -66,8 +66,8 @@ from certify_assets.words import WORDS, percent
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from certify_assets.corpora.formats.inspect_scores import EditCounts
     from certify_assets.corpora.formats.mlflow_server import VerdictCounts
+    from certify_assets.corpora.inspect_verdicts import EditCounts
     from certify_assets.tables.decisions import Decisions
     from certify_assets.tables.score_table import ScoreTable
 
@@ -429,7 +429,7 @@ def decide(
 
 def _edit_log(scores: Path, out: Path, result: Decisions) -> EditCounts:
     """Write decisions into a log of Inspect as edits of its samples' scores."""
-    from certify_assets.corpora.formats.inspect_scores import SampleVerdict, write_verdicts
+    from certify_assets.corpora.inspect_verdicts import SampleVerdict, write_verdicts
 
     table, rows = result.table, result.rows
     assert table.trajectories is not None
