@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 from inspect_ai.hooks import Hooks, hooks
 
+# the same entry point registers the scorer
+from certify_assets import inspect_scorer as _scorer  # noqa: F401
 from certify_assets.errors import InputError
 from certify_assets.files import write_atomic
 

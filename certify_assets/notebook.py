@@ -184,7 +184,6 @@ class CertificatePair(_NotebookMethods):
     """
 
     certificates: tuple[Certificate, ...]
-    joint_delta: float | None
     _evidence: _Evidence = field(repr=False, compare=False)
 
     @property
@@ -218,7 +217,7 @@ class CertificatePair(_NotebookMethods):
 
     @property
     def _set(self) -> CertificateSet:
-        return CertificateSet(self.certificates, self.joint_delta)
+        return CertificateSet(self.certificates)
 
     @property
     def _sides(self) -> Sides:
@@ -379,7 +378,7 @@ def certify(
     found = _issue((scores, outcomes, tasks), promise, sides, keywords)
     if side != "both":
         return TableCertificate.of(found.certificates[0], evidence)
-    return CertificatePair(found.certificates, found.joint_delta, evidence)
+    return CertificatePair(found.certificates, evidence)
 
 
 def _issue(

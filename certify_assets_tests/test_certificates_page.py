@@ -7,7 +7,7 @@ import pytest
 
 from certify_assets.certificates import findings, monitor
 from certify_assets.certificates.procedures import PROCEDURES
-from certify_assets.operations import left_out_agents, monitoring
+from certify_assets.operations import monitoring
 from certify_assets.tables import score_table
 from certify_assets_tests.paths import REPOSITORY, benchmark
 
@@ -27,7 +27,6 @@ CODES = (
     {*findings.SENTENCES, *monitor.SENTENCES, findings.RELABELLED, findings.SHARED_TASKS}
     | _keys(monitoring)
     | _keys(score_table)
-    | _keys(left_out_agents)
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from certify_assets.certificates.agents import AgentError, largest_agent_error, leave_one_agent_out
 from certify_assets.certificates.audit import (
     Audit,
     ThresholdCurve,
@@ -30,7 +29,6 @@ from certify_assets.certificates.sides import CertificateSet, Sides, decide, joi
 from certify_assets.certificates.verification import NOT_VOUCHED, settings_of, verify
 
 __all__ = [
-    "AgentError",
     "Audit",
     "Certificate",
     "CertificateSet",
@@ -53,8 +51,6 @@ __all__ = [
     "diagnose",
     "evaluate",
     "joint_confidence",
-    "largest_agent_error",
-    "leave_one_agent_out",
     "measure_threshold",
     "monitor_certificate",
     "n_min",

@@ -32,7 +32,7 @@ from certify_assets.certificates.procedures import (
 )
 from certify_assets.certificates.sampling import RUNS, TASKS
 from certify_assets.certificates.settings import Settings
-from certify_assets.certificates.sides import CertificateSet, joint_deltas
+from certify_assets.certificates.sides import CertificateSet
 from certify_assets.errors import (
     InputError,
     TooFewTasksError,
@@ -149,7 +149,7 @@ class Certifier(Evidence):
             One a procedure, whatever its side.
         sides : iterable of str
         joint : bool
-            Both sides hold together at confidence 1 − δ, see :func:`joint_deltas`; else each by
+            Each side has δ/2, so that both hold together at confidence 1 − δ; else each by
             itself, and together at 1 − 2δ.
         """
         found: list[Certificate] = []
@@ -157,19 +157,16 @@ class Certifier(Evidence):
         with under_way(WorkStage("certifying", len(every))) as stage:
             for asked in every:
                 taken = self if len(every) == 1 else self.read_by(asked.method)
-                deltas = joint_deltas(taken, asked) if joint else {}
+                delta = asked.delta / 2 if joint else asked.delta
                 # of several procedures only those that this table can pass are of use
                 try:
-                    found += [
-                        taken.issue(asked.replace(side=side, delta=deltas.get(side, asked.delta)))
-                        for side in sides
-                    ]
+                    found += [taken.issue(asked.replace(side=side, delta=delta)) for side in sides]
                 except UnfitTableError as error:
                     unfit = error
                 stage.done += 1
         if unfit is not None and not found:
             raise unfit
-        return CertificateSet(tuple(found), every[-1].delta if joint else None)
+        return CertificateSet(tuple(found))
 
 
 def certify(

@@ -1,11 +1,4 @@
-"""Both sides of a judge: what they promise together, what they decide in all, and of each row.
-
-References
-----------
-Holm (1979), A simple sequentially rejective multiple test procedure.
-Bretz, Maurer, Brannath and Posch (2009), A graphical approach to sequentially rejective multiple
-test procedures (a hypothesis that is rejected passes its level on).
-"""
+"""Both sides of a judge: what they promise together, what they decide in all, and of each row."""
 
 from __future__ import annotations
 
@@ -20,11 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import SIDES, covers
-from certify_assets.certificates.evaluation import evaluate
-from certify_assets.certificates.evidence import Evidence
 from certify_assets.certificates.inputs import checked_scores
 from certify_assets.certificates.procedures import AVERAGE, confidence_words
-from certify_assets.certificates.settings import BONFERRONI, Settings
 from certify_assets.documents import JsonObject
 from certify_assets.errors import ForgedCertificateError, InputError, quoted
 from certify_assets.files import shortest, significant
@@ -41,7 +31,7 @@ _WEAKEST = (
 )
 _PAIR = 2
 #: keys of a document next to its certificates, all of which follow from these
-OUTLINE: Final = ("decided", "human", "joint_delta", "statement")
+OUTLINE: Final = ("decided", "human", "statement")
 
 
 def budget_words(item: Certificate) -> str:
@@ -148,12 +138,9 @@ class CertificateSet:
     ----------
     certificates : tuple of Certificate
         Any sides, budgets and procedures.
-    joint_delta : float, optional
-        One minus the confidence of both sides of a procedure together, where they share it.
     """
 
     certificates: tuple[Certificate, ...]
-    joint_delta: float | None = None
 
     @cached_property
     def sides(self) -> Sides | None:
@@ -172,20 +159,9 @@ class CertificateSet:
         return found if paired else {}
 
     @property
-    def shares_settings(self) -> bool:
-        """Whether each procedure has both sides, which differ in nothing but side and δ."""
-        # the share that one side frees is of its test at the other's α, grid and guard
-        return bool(self._pairs) and all(
-            _setting(reject) == _setting(release) for reject, release in self._pairs.values()
-        )
-
-    @property
     def statement(self) -> str | None:
         """Return what the two sides of each procedure promise together, a line a procedure."""
-        built = {
-            name: joint_statement(pair, joint_delta=self.joint_delta)
-            for name, pair in self._pairs.items()
-        }
+        built = {name: joint_statement(pair) for name, pair in self._pairs.items()}
         if len(built) < _PAIR:
             return next(iter(built.values()), None)
         return "\n".join(f"By {name}: {statement}" for name, statement in built.items())
@@ -195,7 +171,6 @@ class CertificateSet:
         values = {
             "decided": None if self.sides is None else self.sides.decided,
             "human": None if self.sides is None else self.sides.human,
-            "joint_delta": self.joint_delta,
             "statement": self.statement,
         }
         return {name: value for name, value in values.items() if value is not None}
@@ -213,13 +188,7 @@ class CertificateSet:
         ForgedCertificateError
             If the document says something else of them than they do.
         """
-        joint = outline.get("joint_delta")
-        if joint is not None and not (type(joint) is float and 0 < joint < 1):
-            raise ForgedCertificateError(
-                f"joint_delta is {quoted(joint)}, not a number between 0 and 1; give the file as "
-                "it was written."
-            )
-        found = cls(tuple(certificates), joint)
+        found = cls(tuple(certificates))
         # certificates that were put together by hand promise nothing together, and say no share;
         # what says a part of that was cut
         expected = found.outline() if outline else {}
@@ -237,75 +206,16 @@ class CertificateSet:
         return found
 
 
-def _setting(item: Certificate) -> tuple[Any, ...]:
-    return (item.alpha, item.candidates, item.seed, item.parameters)
-
-
 def _side_place(item: Certificate) -> int:
     return SIDES.index(item.side)
 
 
-def joint_deltas(given: Evidence, settings: Settings) -> dict[str, float]:
-    """Return the δ of each side when both are to hold together at confidence 1 − δ.
-
-    Each side is first tested at δ/2. What its certified thresholds paid is free again and goes to
-    the other side, which is then tested at up to δ; a side that certifies nothing has spent its
-    half.
-
-    Parameters
-    ----------
-    given : Evidence
-    settings : Settings
-        Of either side, with the joint δ.
-
-    Returns
-    -------
-    dict of str to float
-
-    Notes
-    -----
-    With Bonferroni over |Θ| thresholds a side, let f and g be the shares of thresholds with an
-    error within α (false hypotheses) on the two sides. Unless a true one is rejected at δ/2, the
-    second levels are at most (1 + g)δ/2|Θ| and (1 + f)δ/2|Θ|, so that any true one is rejected
-    with probability at most δ/2·[(1 − f)(1 + g) + (1 − g)(1 + f)] = δ(1 − fg). A side that
-    certifies some of its thresholds may not pass on all of δ/2: its wider thresholds may still be
-    wrong, and the sum would be 3δ/2. Where the grid is a sequence or it is calibrated as a whole,
-    its level is free only when all of it is certified. one_run and average free nothing: they test
-    every score, and the narrowest never pass.
-    """
-    freed = {}
-    for side in SIDES:
-        half = settings.replace(side=side, delta=settings.delta / 2)
-        evaluation = evaluate(given.table, half, given.pilot, given.pool)
-        passed = evaluation.passed[0 if evaluation.plan is None else evaluation.plan.start :]
-        shared = half.multiplicity == BONFERRONI
-        if half.method.by_rows:
-            # every score is tested, not only those of the grid
-            freed[side] = 0.0
-        else:
-            freed[side] = float(passed.mean()) if shared else float(passed.all())
-    reject, release = SIDES
-    return {
-        reject: settings.delta / 2 * (1 + freed[release]),
-        release: settings.delta / 2 * (1 + freed[reject]),
-    }
+def joint_confidence(certificates: Sequence[Certificate]) -> float:
+    """Return 1 − Σδ, the confidence with which the certified of some certificates hold at once."""
+    return max(0.0, 1.0 - sum(item.delta for item in certificates if item.certified))
 
 
-def joint_confidence(
-    certificates: Sequence[Certificate], *, joint_delta: float | None = None
-) -> float:
-    """Return the confidence with which the certified sides of a procedure hold together.
-
-    One side has its own 1 − δ; two have 1 minus the sum of their δ, or minus the δ they share.
-    """
-    deltas = [item.delta for item in certificates if item.certified]
-    shared = joint_delta is not None and len(deltas) == _PAIR
-    return max(0.0, 1.0 - (joint_delta if shared and joint_delta else sum(deltas)))
-
-
-def joint_statement(
-    certificates: Sequence[Certificate], *, joint_delta: float | None = None
-) -> str:
+def joint_statement(certificates: Sequence[Certificate]) -> str:
     """Say what several certificates of one procedure promise, and how they hold together."""
     active = [certificate for certificate in certificates if certificate.certified]
     if not active:
@@ -313,7 +223,7 @@ def joint_statement(
     together = []
     if len(active) == _PAIR:
         weakest = min((certificate.validity for certificate in active), key=_WEAKEST.index)
-        level = joint_confidence(active, joint_delta=joint_delta)
+        level = joint_confidence(active)
         both = "Both caps" if active[0].promise == AVERAGE else "Both"
         together = [f"{both} hold together with {confidence_words(level, weakest)}."]
     each = [certificate.statement for certificate in certificates]

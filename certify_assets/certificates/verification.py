@@ -12,7 +12,7 @@ from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.certifier import Certifier
 from certify_assets.certificates.evidence import EVERY_TASK
 from certify_assets.certificates.settings import Settings
-from certify_assets.certificates.sides import CertificateSet, joint_deltas
+from certify_assets.certificates.sides import CertificateSet
 from certify_assets.documents import JsonObject, read_json_text
 from certify_assets.errors import ForgedCertificateError, InputError, quoted
 from certify_assets.work import counted
@@ -75,7 +75,6 @@ def verify(
     (which judge, which manifest, which rule, what was tried). They are carried as they are, which
     ``NOT_VOUCHED`` tells a reader: verification does not vouch for them beyond the digest, which
     anybody can compute. Everything else is recomputed, under the settings that the document names.
-    The share of δ that both sides of a set have is recomputed as well.
     """
     certifier = Certifier.of(scores, outcomes, tasks, **about)
     try:
@@ -91,7 +90,8 @@ def verify(
                 several = len(documents) > 1
                 return f"certificate {place} of {len(documents)}: {found}" if several else found
             certificates.append(certificate)
-        return _sharing_difference(CertificateSet.of(certificates, outline), certifier)
+        CertificateSet.of(certificates, outline)
+        return None
     except ForgedCertificateError as error:
         return str(error)
 
@@ -161,26 +161,6 @@ def _difference_of(certificate: Certificate, digest: Any, certifier: Certifier) 
     return _difference({**given, "digest": ""}, {**again, "digest": ""}) or _difference(
         given, again
     )
-
-
-def _sharing_difference(given: CertificateSet, certifier: Certifier) -> str | None:
-    """Recompute how sides that share one δ came to theirs."""
-    if given.joint_delta is None:
-        return None
-    if not given.shares_settings:
-        return (
-            f"joint_delta is {given.joint_delta!r} in the document, and only both sides of a "
-            "procedure under the same settings can share it; give the certificates alone."
-        )
-    for item in given.certificates:
-        asked = settings_of(item).replace(delta=given.joint_delta)
-        delta = joint_deltas(certifier.read_by(asked.method), asked)[item.side]
-        if item.delta != delta:
-            return (
-                f"delta of the {item.side} side by {item.procedure} is {item.delta!r} in the "
-                f"document and {delta!r} by sharing {given.joint_delta:g}."
-            )
-    return None
 
 
 def _difference(given: Any, found: Any, path: str = "") -> str | None:

@@ -29,6 +29,7 @@ from certify_assets.cli.drawn import calibration
 from certify_assets.cli.gate import gated, min_coverage_option, report, too_little
 from certify_assets.cli.options import (
     PATH,
+    as_given,
     given_command,
     out_option,
     scores_argument,
@@ -240,7 +241,7 @@ def certificate(
 
 def _plan(scores: Path, reading: ReadingOptions, asked: Mapping[str, Any]) -> str:
     """Return the command that plans for the table as it was read, under the same settings."""
-    words = ["certify", "plan", str(scores)]
+    words = ["certify", "plan", as_given(scores)]
     for name, other in (("alpha", None), ("side", "both"), ("procedure", EVERY_PROCEDURE[0])):
         value = asked.get(name, other)
         # plan takes one procedure, and no pilot
@@ -295,9 +296,7 @@ def summary(found: CertificateSet, *, whole: bool = False, more: Sequence[str] =
         codes += ", …" * (len(hidden) > _NAMED_FINDINGS)
         plural = "s" * (len(hidden) > 1)
         more = [f"{len(hidden)} more finding{plural} ({codes}): certify show FILE", *more]
-    together = "" if found.joint_delta is None else "both sides together: "
-    confidence = 100 * (1 - (found.joint_delta or lead.delta))
-    trust = f"{confidence:.4g} % confidence"
+    trust = f"{100 * (1 - lead.delta):.4g} % confidence"
     if lead.promise == AVERAGE:
         trust = f"at most twice that with {trust}"
     names = [item.side for item in items] if len(items) > 1 else []
@@ -306,7 +305,7 @@ def summary(found: CertificateSet, *, whole: bool = False, more: Sequence[str] =
         sides.sentence,
         _bar(sides),
         f"{lead.trajectories:,} runs of {lead.tasks:,} tasks: {counts}; "
-        f"{budget_words(lead)}, {together}{trust}",
+        f"{budget_words(lead)}, {trust}",
         *(figures("Certificate", *each, most=_FIGURES, names=names) if whole else ()),
         *(
             [
@@ -409,7 +408,7 @@ def show(file: Path) -> None:
         groups.setdefault(f"{item.procedure}, α = {item.alpha:g}", []).append(item)
     blocks: list[Any] = []
     for title, items in groups.items():
-        blocks += [title, *summary(CertificateSet(tuple(items), found.joint_delta), whole=True)]
+        blocks += [title, *summary(CertificateSet(tuple(items)), whole=True)]
     hashes, first = _hashes(given, found), found.certificates[0]
     proved = [item for item in found.certificates if item.promise != CONFIDENT]
     if proved:

@@ -67,12 +67,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from certify_assets.corpora.formats.mlflow_server import VerdictCounts
+    from certify_assets.corpora.inspect_verdicts import EditCounts
     from certify_assets.tables.decisions import Decisions
     from certify_assets.tables.score_table import ScoreTable
 
 _labels_option = click.option(
     "--labels", type=PATH, help="The labels that it was issued on, where SCORES has none."
 )
+_LOG = ".eval"
 _AUDITED = (
     "verdict",
     "realized_error",
@@ -332,7 +334,12 @@ _QUEUE_HELP = (
 @certificate_argument
 @scores_argument
 @click.option("--queue", type=PATH, help=_QUEUE_HELP)
-@click.option("--decisions", type=PATH, help="Write every row with its decision and reason here.")
+@click.option(
+    "--decisions",
+    type=PATH,
+    help="Write every row with its decision and reason here. [default, of a log of Inspect: back "
+    "into the log; a name that ends as the log's does takes a copy]",
+)
 @click.option(
     "--mlflow",
     metavar="URI",
@@ -357,7 +364,8 @@ def decide(
 
     CERTIFICATE is one certificate, or a document with one a side; --side, --alpha and --procedure
     choose from a document of more. A row in both regions, an unscored row and every row where
-    nothing was certified go to review (exit 3 when nothing was certified at all).
+    nothing was certified go to review (exit 3 when nothing was certified at all). SCORES may be a
+    log of Inspect AI (.eval): its samples get the score "certified", as an edit with provenance.
     """
     from certify_assets.certificates.inputs import known_tasks, task_codes
     from certify_assets.certificates.scale import share_doubt
@@ -370,13 +378,18 @@ def decide(
     reading = reading.as_issued(certificate, certificates)
     table = read_scores(scores, reading, outcomes=False).choose_split(split, required=True)
     result = decide_table(certificates, table)
+    log = scores.suffix.lower() == _LOG
+    edited = (
+        (decisions or scores) if log and (decisions or scores).suffix == scores.suffix else None
+    )
     write_tables(
         *(
             (path, harmless(path, result.columns(rows), table.naming_columns))
             for path, rows in ((queue, result.queue()), (decisions, slice(None)))
-            if path is not None
+            if path not in (None, edited)
         )
     )
+    inspected = _edit_log(scores, edited, result) if edited else None
     assessed = _assess(mlflow, scores, result) if mlflow else None
     for item in certificates:
         if doubt := share_doubt(item, table.scores, table.tasks):
@@ -391,6 +404,7 @@ def decide(
         "reasons": reasons,
         "certificate_sha256": hashes[0] if len(hashes) == 1 else hashes,
         **({"mlflow": assessed._asdict()} if assessed else {}),
+        **({"inspect": {"log": str(edited), **inspected._asdict()}} if inspected else {}),
     }
     rows = [
         [WORDS[name], f"{number:,}", percent(number / max(1, len(table)))]
@@ -401,8 +415,32 @@ def decide(
         TextTable("Decisions", ["decision", "runs", "share"], rows),
         *(f"  {reason}: {number}" for reason, number in reasons.items()),
         *(figures("MLflow", assessed._asdict()) if assessed else ()),
+        *(
+            [
+                f"{edited} has the verdicts as the score certified: {inspected.written:,} written, "
+                f"{inspected.unchanged:,} unchanged."
+            ]
+            if inspected
+            else ()
+        ),
         code=0 if any(item.certified for item in certificates) else NOTHING,
     )
+
+
+def _edit_log(scores: Path, out: Path, result: Decisions) -> EditCounts:
+    """Write decisions into a log of Inspect as edits of its samples' scores."""
+    from certify_assets.corpora.inspect_verdicts import SampleVerdict, write_verdicts
+
+    table, rows = result.table, result.rows
+    assert table.trajectories is not None
+    said = zip(
+        rows.decisions.tolist(),
+        rows.reasons.tolist(),
+        (None if np.isnan(score) else float(score) for score in table.scores),
+        strict=True,
+    )
+    verdicts = dict(zip(table.trajectories.tolist(), map(SampleVerdict._make, said), strict=True))
+    return write_verdicts(scores, out, verdicts, result.certificates)
 
 
 def _assess(address: str, scores: Path, result: Decisions) -> VerdictCounts:
@@ -485,7 +523,6 @@ def report(
         certificate_file=certificate.name,
         scores_file=scores.name,
         labels_file="" if labels is None else labels.name,
-        joint_delta=given.outline.get("joint_delta") if choice.side is None else None,
         given_pool=given.unlabelled(pool, reading),
     )
     write_text(out, page)

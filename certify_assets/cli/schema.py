@@ -65,11 +65,6 @@ def document_schema() -> dict[str, Any]:
             "certificates": {"type": "array", "items": one, "minItems": 1},
             "decided": {"type": "number", "minimum": 0, "maximum": 1},
             "human": {"type": "number", "minimum": 0, "maximum": 1},
-            "joint_delta": {
-                "type": ["number", "null"],
-                "exclusiveMinimum": 0,
-                "exclusiveMaximum": 1,
-            },
             "statement": {"type": ["string", "null"]},
             "pool": {"type": "object"},
         },

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -18,7 +17,6 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.spec import JudgeSpec
 from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES, SIDES
 from certify_assets.judges.stored import judge_file
-from certify_assets.operations.agent_folds import agent_folds_key
 from certify_assets.operations.batch_audit import audits_version
 from certify_assets.operations.batches import decided_version, received_version
 from certify_assets.operations.comparison import MAIN_TABLE_KEY, comparison_key
@@ -34,7 +32,7 @@ from certify_assets.research.tables import STUDY_PAGE
 from certify_assets.storage.store import Store
 
 #: data that others write: sensors and commands observe its versions
-SOURCE, INBOX, SAMPLE = "corpora/source_runs", "operations/inbox", "operations/audit_sample"
+SOURCE, INBOX = "corpora/source_runs", "operations/inbox"
 #: partitions: one a corpus, added by a command or a sensor while the platform runs
 CORPORA = "corpora"
 corpora_partitions = dg.DynamicPartitionsDefinition(name=CORPORA)
@@ -67,7 +65,6 @@ _OF_JUDGES = {
     "monitor": "monitor.json",
 }
 _OTHERS: dict[str, Callable[[str], str]] = {
-    "corpora/agent_disjoint": partial(agent_folds_key, judge="lexical"),
     "corpora/comparison": comparison_key,
     "operations/review_queue": queue_key,
     "operations/reviewed_labels": reviewed_key,
@@ -204,14 +201,3 @@ def source_version(corpus: Corpus) -> str:
     if not versions:
         return config_version(corpus)
     return sha256_bytes(canonical_json([config_version(corpus), versions[-1].version]))
-
-
-def sample_version(corpus: Corpus) -> str:
-    """Return the hash of the score tables of every judge's audit sample; "" where there is none."""
-    files, folder = corpus.store.folder, f"monitoring/{corpus.name}"
-    found = {
-        f"{judge}/{name}": sha256_bytes(files.read(f"{folder}/{judge}/{name}"))
-        for judge in files.names(folder)
-        for name in files.names(f"{folder}/{judge}")
-    }
-    return sha256_bytes(canonical_json(found)) if found else ""

@@ -22,7 +22,6 @@ from certify_assets.operations.ledger import (
     record_result,
     results_of,
 )
-from certify_assets.operations.left_out_agents import stored_left_out_agents
 from certify_assets.storage.moment import remembered
 
 if TYPE_CHECKING:
@@ -174,7 +173,7 @@ def judge_overview(judge: JudgedCorpus) -> Overview:
     """Return what a judge certified on a corpus, with its audit on TEST."""
     audits = {audit.certificate_sha256: audit for audit in load_audits(judge)[0]}
     deciding = deciding_certificates(judge)
-    left_out, sides = stored_left_out_agents(judge), deciding_sides(deciding)
+    sides = deciding_sides(deciding)
     codes = (RELABELLED, SHARED_TASKS)
     findings = [item for item in deciding[0].findings if item["code"] in codes]
     provenance = deciding[0].provenance
@@ -189,8 +188,7 @@ def judge_overview(judge: JudgedCorpus) -> Overview:
         "pseudo_labels": provenance.get("pseudo_labels"),
         "why_nothing": why_nothing(judge),
         "unread": judge.unread,
-        # agents that, left out, are above the budget: once asset or page is made
-        "findings": [*findings, *(left_out.findings if left_out else ())],
+        "findings": findings,
         "page": judge.store.locate(judge.key("page.html")),
     }
 

@@ -246,8 +246,6 @@ def _sections(source: PageSource, reasons: _Reasons) -> Iterator[Section]:
     yield from _audits(source)
     if main.certified:
         yield _disagreements(source)
-    if source.agents:
-        yield _agents(source)
     if reasons:
         found = [Remark(why.sentence, about=_claim(item)) for item, why in reasons]
         gist = counted(len(found), "claim")
@@ -286,8 +284,6 @@ def _certified(source: PageSource) -> PageTable:
     main, on, scale = source.headline, source.evidence, source.score_scale
     average = main.promise == "average"
     shared = f"{percent(1 - main.delta)} confidence a row"
-    if source.joint_delta:
-        shared = f"{percent(1 - source.joint_delta)} confidence for both sides together"
     if average:
         shared += " that the error of this certificate is below twice the budget"
     rows, marked = [], []
@@ -322,9 +318,9 @@ def _certified(source: PageSource) -> PageTable:
 
 
 def _together(source: PageSource) -> list[str]:
-    """Say how rows hold at once that do not share δ; the promise says it of those that do."""
+    """Say how several rows hold at once."""
     shown = sum(item.certified for item in source.deployed)
-    if source.joint_delta or shown < 2:
+    if shown < 2:
         return []
     two = "the caps of two rows" if source.headline.promise == "average" else "two rows"
     return [
@@ -450,69 +446,6 @@ def _disagreements(source: PageSource) -> Section:
     )
 
 
-def _agents(source: PageSource) -> Section:
-    alpha, rows = source.headline.alpha, []
-    for row in source.agents:
-        if row.threshold is None:
-            error = "nothing certified without it"
-        else:
-            error = "nothing decided" if row.error is None else percent(row.error)
-        above = row.error is not None and row.error > alpha
-        own = "" if row.own_error is None else percent(row.own_error)
-        share = percent(row.covered / row.runs)
-        rows.append([row.agent, count(row.runs), share, PageCell(error, tag="WARN" * above), own])
-    columns = ("agent left out", "runs", "share decided", "wrong", "wrong under this certificate")
-    return Section(
-        "Agents that the certificate has not seen",
-        "agents",
-        f"{counted(len(rows), 'agent')} left out in turn",
-        texts=[
-            f"The certificate covers new tasks of the agents in {source.evidence}, not new agents. "
-            "Here each agent is left out in turn. The others' runs are certified again, and their "
-            f"threshold decides the agent's own. {_largest_error(source)}"
-        ],
-        tables=[PageTable("Agents left out", columns, rows, look="cards")],
-        notes=[_agent_note(source)],
-    )
-
-
-def _largest_error(source: PageSource) -> str:
-    """Say which agent has the largest error when it is left out."""
-    from certify_assets.certificates import largest_agent_error
-
-    worst, alpha = largest_agent_error(source.agents), source.headline.alpha
-    if worst is None or worst.error is None:
-        return ""
-    decided = f"{count(worst.covered)} decided runs"
-    found = f"The largest is that of {worst.agent}, {percent(worst.error)} of {decided}"
-    if worst.error <= alpha:
-        return f"{found}, within the budget of {percent(alpha)}."
-    shifted = any(certificate is source.headline for certificate, _ in source.agent_shifts)
-    return f"{found}: above the budget of {percent(alpha)}{', beyond chance' if shifted else ''}."
-
-
-def _agent_note(source: PageSource) -> str:
-    """Say whether the judge has seen the agents that are left out, and what their number says."""
-    from certify_assets.certificates.agents import ENOUGH_AGENTS
-
-    number, found = len(source.agents), source.left_out
-    if found is None:
-        judge = "The judge is not trained again: it may have been trained on runs of the agent."
-    elif found.seen:
-        known = [row.agent for row in source.agents if not row.unseen]
-        whom = "the agents" if len(known) == number else ", ".join(known)
-        judge = f"The judge has seen {whom}, and is not trained again: {found.seen}."
-    else:
-        judge = "The judge is trained again without the agent as well."
-    bound = (
-        f"Another agent like these {number} would be above the largest of them with "
-        f"probability 1/{number + 1} at most."
-    )
-    if number < ENOUGH_AGENTS:
-        bound = f"{number} agents are too few for a bound on the next one."
-    return f"{judge} {bound} A batch certificate (certify batch) needs no such bound."
-
-
 def _arms(source: PageSource) -> Section:
     arms = source.arms
     chosen = [place for place, arm in enumerate(arms) if arm["name"] == source.chosen_arm]
@@ -547,8 +480,6 @@ def _findings(source: PageSource) -> list[Remark]:
                 message = text.format(given)
                 message = f"{message[0].upper()}{message[1:]}"
                 places.setdefault((message, code), []).append(item)
-    for item, message in source.agent_shifts:
-        places.setdefault((message, "agent_shift"), []).append(item)
     every = len(source.deployed)
     return [
         Remark(*said, "every certificate" if len(on) == every else ", ".join(map(_claim, on)))

@@ -16,12 +16,11 @@ from certify_assets.corpora import HALF_B
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
-    from certify_assets.certificates import AgentError, Audit, Certificate
+    from certify_assets.certificates import Audit, Certificate
     from certify_assets.certificates.evidence import GivenPool
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.judges.pool import StoredPool
     from certify_assets.judges.record import CandidateScore
-    from certify_assets.operations.left_out_agents import LeftOutAgents
 
 #: which procedure of several a page is about
 DEPLOYED = "pseudo_task"
@@ -67,14 +66,10 @@ class PageSource:
     #: candidates that the judge was chosen from
     arms: Sequence[CandidateScore] = ()
     chosen_arm: str = ""
-    #: every agent left out, where the judge's own training is known
-    left_out: LeftOutAgents | None = None
     #: of the certificates, as year-month-day; empty where it is not known
     date: str = ""
     #: δ that this judge spent on this corpus, in words
     delta_spent: str = ""
-    #: δ that both sides share, where they were certified together
-    joint_delta: float | None = None
     #: scores and sizes of the tasks that certify nothing, where the procedure takes them
     pool: StoredPool | None = None
     #: … and the one that was given by hand
@@ -156,32 +151,6 @@ class PageSource:
 
         return [str(one) for one in decide(self.sides, rows["score"].to_numpy()).decisions]
 
-    @cached_property
-    def agents(self) -> Sequence[AgentError]:
-        """Every agent, decided by the headline's procedure without it; from three agents on."""
-        from certify_assets.certificates import leave_one_agent_out
-
-        if self.left_out is not None:
-            return self.left_out.errors.get(self.headline.sha256, ())
-        cal = self.cal
-        if "agent" not in cal or self.drawn:
-            # a draw without one agent is none
-            return []
-        score, outcome, task = (cal[name].to_numpy() for name in ("score", "outcome", "task_id"))
-        agents = cal["agent"].astype(str).tolist()
-        return leave_one_agent_out(self.headline, score, outcome, task, agents)
-
-    @cached_property
-    def agent_shifts(self) -> list[tuple[Certificate, str]]:
-        """Certificates on which an agent that was left out is above the budget, and which."""
-        from certify_assets.certificates.agents import agent_shift
-
-        known = {self.headline.sha256: self.agents}
-        if self.left_out is not None:
-            known = dict(self.left_out.errors)
-        found = ((c, agent_shift(known.get(c.sha256, ()), c.alpha)) for c in self.deployed)
-        return [(certificate, sentence) for certificate, sentence in found if sentence]
-
     @property
     def evidence(self) -> str:
         """The rows that the certificates are of: CAL, with RL, or the half that a harvest left."""
@@ -213,4 +182,4 @@ class PageSource:
         """The confidence with which the certified sides hold together."""
         from certify_assets.certificates import joint_confidence
 
-        return joint_confidence(tuple(self.sides), joint_delta=self.joint_delta)
+        return joint_confidence(tuple(self.sides))

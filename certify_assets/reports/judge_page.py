@@ -10,7 +10,6 @@ from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.pool import load_pool
 from certify_assets.operations.audit import CertificateAudit, load_audits
 from certify_assets.operations.certifier import load_certificates
-from certify_assets.operations.left_out_agents import left_out_agents
 from certify_assets.operations.spending import read_spending
 from certify_assets.reports.page import home_of, inline_block, markdown_table, store_page
 from certify_assets.reports.wording import percent, signed
@@ -51,7 +50,6 @@ def write_page(judge: JudgedCorpus) -> str:
         # of other families the record has no name of a candidate
         arms=adapter.selection if "chosen" in adapter.details else (),
         chosen_arm=str(adapter.details.get("chosen", "")),
-        left_out=left_out_agents(judge),
         delta_spent=spending.total(),
         pool=load_pool(judge, certificates),
         date=max((claim.time[:10] for claim in spending.tests), default=""),

@@ -225,16 +225,6 @@ def test_looks_share_delta_and_grow() -> None:
     assert levels == pytest.approx([0.005, 0.01, 0.015, 0.02])
 
 
-@pytest.mark.parametrize("procedure", ["one_run", "average"])
-def test_both_sides_together_have_half_of_delta_each(procedure: str) -> None:
-    # every score of the displayed grid passes, and narrower ones do not
-    places = np.arange(3_000.0)
-    outcomes, names = places % 50 == 0, [str(place) for place in range(3_000)]
-    for data in ((PLACES, WRONG, NAMES), (places, outcomes, names)):
-        found = certify_sides(*data, procedures=(procedure,), joint=True, alpha=0.2)
-        assert [item.delta for item in found.certificates] == [0.025, 0.025]
-
-
 def test_both_sides_on_average_speak_of_shares_and_caps() -> None:
     ranked = np.greater_equal(PLACES, PLACES[20]).astype(int)
     found = certify_sides(PLACES, ranked, NAMES, procedures=("average",), alpha=0.2)

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SAMPLES = 60
+SAMPLES = 120
 #: sum-N is right where N does not end in 0 to 3, and the judge mistakes those that end in 9
 TASKS = f"""
 from inspect_ai import Task, task
@@ -37,10 +37,10 @@ def sums():
 """
 
 
-def inspect(folder: Path, *arguments: str) -> str:
+def inspect(folder: Path, *arguments: object) -> str:
     """Run a command of Inspect AI in a folder; return what it printed."""
     done = subprocess.run(
-        [sys.executable, "-m", "inspect_ai", *arguments, "--display", "plain"],
+        [sys.executable, "-m", "inspect_ai", *map(str, arguments), "--display", "plain"],
         cwd=folder,
         env={**os.environ, "HOME": str(folder), "COLUMNS": "200"},
         capture_output=True,

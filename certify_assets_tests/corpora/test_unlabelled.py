@@ -30,15 +30,18 @@ class Labels:
 LABELS = {
     "agent_reward_bench": Labels(4, ("summary_info",), ("annotations.csv", "judgments/**/*.json")),
     "browsergym": Labels(4, ("cum_reward", "cum_raw_reward", "reward", "raw_reward")),
+    "deepeval": Labels(5, ("success", "metricsData", "metrics_data")),
     "harbor": Labels(6, ("verifier_result",), ("verifier/*",)),
     "inspect": Labels(12, ("scores", "results")),
     "langfuse": Labels(7, ("scores",), ("scores.jsonl",)),
     "langsmith": Labels(6, files=("feedback.jsonl",)),
+    "lm_eval": Labels(4, ("metrics", "acc", "exact_match")),
     "mlflow": Labels(7, ("assessments",)),
     "openhands": Labels(4, ("report", "test_result")),
     "openinference": Labels(6, files=("annotations.parquet",)),
     # events hold messages as well; the calls of tools are spans of their own
     "otlp": Labels(7, ("events",)),
+    "promptfoo": Labels(6, ("success", "componentResults")),
     "swe_agent": Labels(8, files=("*report.json", "results.json")),
     "swe_rebench": Labels(8, ("resolved", "target")),
     "table": Labels(5, ("outcome",)),

@@ -18,7 +18,7 @@ def named(prefix: str, names: str) -> set[str]:
 
 
 TRANSFER_JUDGES = [name for name, spec in JUDGES.items() if spec.group == "transfer"]
-COMPARISON_ASSETS = named("corpora", "agent_disjoint comparison")
+COMPARISON_ASSETS = named("corpora", "comparison")
 CORPUS_ASSETS = COMPARISON_ASSETS | named(
     "corpora",
     "cal_split leak_controls profile report rl_split sft_split source_runs "
@@ -29,7 +29,7 @@ RESEARCH_ASSETS = STUDY_ASSETS | {"research/real_scores"}
 MODEL_ASSETS = {"judges/compact_model"}
 OPERATION_ASSETS = named(
     "operations",
-    "audit_sample inbox deployment incoming_runs decisions batch_certificates review_queue reviewed_labels monitor "
+    "inbox deployment incoming_runs decisions batch_certificates review_queue reviewed_labels monitor "
     "recertification automatic_deployment history",
 )
 CHAIN = ("model", "audit", "certificate", "monitor", "report", "scores")
@@ -110,7 +110,6 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
             f"judges/{judge}/{name}"
             for judge in JUDGES
             for name in (
-                "report:agent_shift",
                 "certificate:certified",
                 "certificate:canary_lift",
                 "monitor:no_alarm",

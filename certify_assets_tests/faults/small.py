@@ -20,7 +20,7 @@ __all__ = ["CORPUS", "command", "environment", "left_parts", "made", "prepare", 
 CORPUS = "small"
 #: what depends on the inputs alone, not on the moment
 _SAME = (".parquet", ".safetensors", ".json")
-_OF_THE_MOMENT = ("timings.json", "audits.json", "agents.json", "comparison.json")
+_OF_THE_MOMENT = ("timings.json", "audits.json", "comparison.json")
 
 
 def prepare(

@@ -217,23 +217,6 @@ def test_unscored_and_unlabelled_rows_are_counted() -> None:
     assert "rows without an outcome, left out" in text and "5 of" in text
 
 
-@pytest.mark.slow
-def test_every_agent_is_left_out_on_the_page_of_three_or_more(certified: Case) -> None:
-    def page(*names: str) -> str:
-        agents = [names[place % len(names)] for place in range(len(certified.cal))]
-        frame = certified.cal.assign(agent=agents)
-        return render_page(certified.certificates, frame, title="agents")
-
-    html = page("gpt", "<b>qwen</b>", "llama")
-    outline(html)
-    assert "<b>qwen</b>" not in html and "&lt;b&gt;qwen" in html
-    said = text_of(html)
-    assert "Agents that the certificate has not seen" in said and "The largest is that of" in said
-    assert "3 agents are too few for a bound" in said
-    assert "probability 1/11 at most" in text_of(page(*map("agent-{}".format, range(10))))
-    assert "left out in turn" not in page("gpt", "other")
-
-
 def test_decided_runs_whose_label_says_otherwise_are_listed_with_links() -> None:
     scores = score_table(seed=3).assign(link="javascript:alert(1)")
     certificate = small(scores, alpha=0.2, side="reject")

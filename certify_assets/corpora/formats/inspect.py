@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import (
     Draft,
@@ -71,8 +71,8 @@ _CREATED = "1970-01-01T00:00:00+00:00"
 _NO_TRACE = {"traceback": "", "traceback_ansi": ""}
 _PROBLEM = 300
 _SETTING = 80
-# correct, partially correct, incorrect, no answer
-_LETTERS = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0}
+#: correct, partially correct, incorrect, no answer
+LETTERS = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0}
 
 _Samples = Iterable[tuple[str, Record | str]]
 
@@ -124,7 +124,7 @@ def _members(file: SourceFile) -> list[str]:
     fits=_fits,
     explain=_explain,
     label_source="scorer of the evaluation",
-    marks=_LETTERS,
+    marks=LETTERS,
     options={
         "scorer": "name of the scorer that counts, where a log has several",
         "value_key": "key of the value that counts, where a score has several",
@@ -133,12 +133,7 @@ def _members(file: SourceFile) -> list[str]:
 )
 def inspect(files: FileSet, reading: Reading) -> Drafts:
     """Read the samples of evaluation logs."""
-    try:
-        from inspect_ai import log as library
-    except ImportError:
-        raise InputError(
-            "inspect-ai reads the logs of Inspect AI; pip install 'certify_assets[inspect]'."
-        ) from None
+    library = inspect_log()
     with tempfile.TemporaryDirectory(prefix="certify-inspect-") as folder:
         for file in files:
             path = Path(folder) / f"log{file.suffix}"
@@ -152,14 +147,50 @@ def inspect(files: FileSet, reading: Reading) -> Drafts:
                 reading.drop("file_unreadable", str(error))
 
 
+def inspect_log() -> Any:
+    """Return inspect_ai.log, or refuse with the extra that brings it."""
+    try:
+        from inspect_ai import log
+    except ImportError:
+        raise InputError(
+            "inspect-ai reads the logs of Inspect AI; pip install 'certify_assets[inspect]'."
+        ) from None
+    return log
+
+
+class Naming(NamedTuple):
+    """What the samples of a log are called."""
+
+    task: str
+    agent: str
+    variant: tuple[str, ...]
+    # a retry of the evaluation keeps it
+    identity: str
+
+    def run(self, sample: Any) -> str:
+        """Return the id of a sample's run: its uuid, or what tells it apart in the evaluation."""
+        return named(sample.uuid) or f"{self.identity}/{sample.id}/{sample.epoch}"
+
+
+def naming(spec: Any, stem: str, agent: str | None = None) -> Naming:
+    """Return the names of a log's samples, from its header and the name of its file."""
+    called = " ".join(filter(None, (spec.model, spec.solver)))
+    agent = str(agent or called or "unknown")
+    task = spec.task or stem
+    variant = tuple(_setting(name, value) for name, value in sorted(spec.task_args.items()))
+    parts = "\0".join((spec.task_id or spec.eval_id, task, agent, *variant))
+    identity = sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return Naming(task, agent, variant, identity)
+
+
 def _read_archive(file: SourceFile, path: Path, library: Any) -> tuple[Any, _Samples] | None:
-    names = _members(file)
-    if _HEADERS.isdisjoint(names):
+    held = _members(file)
+    if _HEADERS.isdisjoint(held):
         return None
     with file.open() as stream, path.open("wb") as copy:
         shutil.copyfileobj(stream, copy)
-    members = sorted((match for name in names if (match := _SAMPLE.fullmatch(name))), key=_order)
-    return _log(file, path, library, header_only=True), _samples(path, members, library)
+    found = sorted((match for name in held if (match := _SAMPLE.fullmatch(name))), key=_order)
+    return _log(file, path, library, header_only=True), _samples(path, found, library)
 
 
 def _order(match: re.Match[str]) -> tuple[int, int, str, int]:
@@ -186,7 +217,7 @@ def _sample(path: Path, key: tuple[str, int], library: Any) -> Any:
     try:
         return library.read_eval_log_sample(path, *key, **_READ)
     except Exception as error:
-        return _problem_of(error)
+        return problem_of(error)
 
 
 def _record(sample: Any) -> Record:
@@ -199,11 +230,12 @@ def _log(file: SourceFile, path: Path, library: Any, **options: bool) -> Any:
         return library.read_eval_log(path, **options)
     except Exception as error:
         raise BrokenFileError(
-            f"{file.name} cannot be used: {_problem_of(error)}; fetch it again."
+            f"{file.name} cannot be used: {problem_of(error)}; fetch it again."
         ) from None
 
 
-def _problem_of(error: Exception) -> str:
+def problem_of(error: Exception) -> str:
+    """Return what the library says of a log, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {' '.join(lines[:3])}"[:_PROBLEM]
 
@@ -234,39 +266,33 @@ def _setting(name: str, value: Any) -> str:
 def _drafts(file: SourceFile, log: Any, samples: _Samples, reading: Reading) -> Drafts:
     if note := _UNFINISHED.get(log.status):
         reading.notes[note] += 1
-    spec = log.eval
-    called = " ".join(filter(None, (spec.model, spec.solver)))
-    agent = str(reading.options.get("agent") or called or "unknown")
-    task = spec.task or PurePosixPath(file.plain_name).stem
-    variant = tuple(_setting(name, value) for name, value in sorted(spec.task_args.items()))
-    # a retry of the evaluation keeps it
-    parts = "\0".join((spec.task_id or spec.eval_id, task, agent, *variant))
-    identity = sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    stem = PurePosixPath(file.plain_name).stem
+    names = naming(log.eval, stem, reading.options.get("agent"))
 
     def draft(sample: Record, place: str) -> Draft:
         for key in ("id", "epoch"):
             if not is_id(sample.get(key)):
                 raise LeftOutError(f"its {key} is {str(sample.get(key))[:40]!r}")
         scores = mapping(sample.get("scores"))
-        judgements = _judgements(scores) if reading.judged else ()
+        judgements = judgements_of(scores) if reading.judged else ()
         scorer, outcome = ("outcome", None) if reading.judged else _score(scores, place, reading)
         if sample.get("error"):
             raise LeftOutError("ended with an error of the evaluation", "infrastructure_error")
         if sample.get("invalidation"):
             raise LeftOutError("was declared invalid by those who ran it", "invalidated")
         return Draft(
-            task_id=f"{task}/{sample['id']}",
-            agent=agent,
+            task_id=f"{names.task}/{sample['id']}",
+            agent=names.agent,
             instruction=_asked(sample.get("input"), sample.get("choices")),
             steps=steps_of_messages(_spoken(sample), reading),
             outcome=outcome,
             origin=Origin(place, ""),
             trajectory_id=named(sample.get("uuid"))
-            or f"{identity}/{sample['id']}/{sample['epoch']}",
+            or f"{names.identity}/{sample['id']}/{sample['epoch']}",
             repetition=str(sample["epoch"]),
-            named_agent=agent,
+            named_agent=names.agent,
             outcome_name=scorer,
-            variant=variant,
+            variant=names.variant,
             judgements=judgements,
         )
 
@@ -325,7 +351,7 @@ def _part(part: Any) -> str:
     return text_of(text)
 
 
-def _judgements(scores: Record) -> tuple[Judgement, ...]:
+def judgements_of(scores: Record) -> tuple[Judgement, ...]:
     """Return the values of all scorers, each of several values under a name of its own."""
     found = []
     for name, score in scores.items():

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from certify_assets.corpora.formats.records import Record
 from certify_assets.errors import InputError
 from certify_assets.tables.table import array_of
 from certify_assets.tables.writing import write_table_file
@@ -53,7 +54,7 @@ def read_scan(folder: Path) -> pd.DataFrame:
 
     if not is_scan(folder):
         raise InputError(f"{folder} holds no {_SCAN}. Name the folder of one Scout scan.")
-    runs: dict[str, dict[str, Any]] = {}
+    runs: dict[str, Record] = {}
     names: dict[str, None] = {}
     for path in sorted(folder.glob("*.parquet")):
         names[path.stem] = None
@@ -79,7 +80,7 @@ def read_scan(folder: Path) -> pd.DataFrame:
     return pd.DataFrame(list(runs.values()), columns=columns, dtype=object)
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def _rows(path: Path) -> list[Record]:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -89,7 +90,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         ) from None
     wanted = [*_RUN.values(), *_OTHERS]
     try:
-        found: list[dict[str, Any]] = pq.read_table(path, columns=wanted).to_pylist()
+        found: list[Record] = pq.read_table(path, columns=wanted).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
         said = str(error).partition("\n")[0]
         raise InputError(f"{path} cannot be read ({said}). Scan again.") from None
@@ -98,7 +99,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _run(row: dict[str, Any]) -> dict[str, Any]:
+def _run(row: Record) -> Record:
     found = {name: row[column] for name, column in _RUN.items()}
     # as the format `inspect` names tasks; transcripts of other sources may lack a part
     parts = [part for part in (found.pop("task_set"), found.pop("task")) if part]

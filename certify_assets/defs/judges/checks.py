@@ -11,7 +11,6 @@ from certify_assets.judges.specs import HARVEST_JUDGES
 from certify_assets.operations import certifier, monitoring
 from certify_assets.operations.audit import load_audits
 from certify_assets.operations.checks import Verdict
-from certify_assets.operations.left_out_agents import left_out_agents
 from certify_assets.reports import judge_page
 
 Ask = Callable[[JudgedCorpus], Verdict]
@@ -22,7 +21,6 @@ def judge_checks() -> list[dg.AssetChecksDefinition]:
     asked: list[tuple[str, bool, Ask]] = [
         ("certificate", True, reproducible),
         ("certificate", False, certified),
-        ("report", False, agent_shift),
         ("certificate", False, canary_lift),
         ("audit", True, audit_verdict),
         ("audit", True, test_ledger),
@@ -71,19 +69,6 @@ def certified(judge: JudgedCorpus) -> Verdict:
         certified=bool(sides.certified),
         decided=sides.decided,
     )
-
-
-def agent_shift(judge: JudgedCorpus) -> Verdict:
-    """No agent of CAL, left out of certificate and training, is above the budget beyond chance.
-
-    The certificate itself covers new tasks, not new agents.
-    """
-    document = left_out_agents(judge)
-    found = [item["message"] for item in document.findings]
-    measured = any(row.tail is not None for rows in document.errors.values() for row in rows)
-    said = "no agent that is left out is above the budget beyond chance."
-    said = said if measured else "there is no agent to leave out."
-    return Verdict.of(not found, " ".join(found) or said, otherwise="WARN")
 
 
 def canary_lift(judge: JudgedCorpus) -> Verdict:

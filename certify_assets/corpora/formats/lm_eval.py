@@ -1,0 +1,143 @@
+"""Samples that lm-evaluation-harness logs (`--log_samples`): a run a document of a task."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any
+
+from certify_assets.corpora.formats.base import (
+    AGENT_OPTION,
+    Draft,
+    Drafts,
+    Judgement,
+    LeftOutError,
+    Origin,
+    Reading,
+    corpus_format,
+)
+from certify_assets.corpora.formats.files import FileSet
+from certify_assets.corpora.formats.messages import value_text
+from certify_assets.corpora.formats.records import (
+    LINES,
+    Record,
+    has_fields,
+    inside,
+    is_id,
+    json_rows,
+    listed,
+    mapping,
+)
+from certify_assets.corpora.trajectory import Step
+
+_FIELDS = frozenset(("doc_id", "doc", "arguments", "resps", "filtered_resps", "target"))
+_OTHERS = frozenset(("filter", "metrics", "doc_hash", "prompt_hash", "target_hash"))
+_NAME = re.compile(r"samples_(.+?)_\d{4}-\d{2}-\d{2}T[\d.-]+\.jsonl")
+_PAIR = 2
+
+
+@corpus_format(
+    title="samples of lm-evaluation-harness (samples_TASK_TIME.jsonl)",
+    suffixes=LINES,
+    fits=lambda file: has_fields(file, _FIELDS),
+    label_source="metrics of the task",
+    options={**AGENT_OPTION, "label": "metric that is the outcome, where there are several"},
+)
+def lm_eval(files: FileSet, reading: Reading) -> Drafts:
+    """Read one run a document; answers of several filters are judgements of one run."""
+    for file in files:
+        if not has_fields(file, _FIELDS):
+            reading.other(file.name)
+            continue
+        path = PurePosixPath(file.plain_name)
+        match = _NAME.fullmatch(path.name)
+        task = match[1] if match else path.stem
+        agent = reading.agent_in_name(file, path.parent.name or "unknown")
+        # a document has a line for each filter of its answers
+        first: dict[str, tuple[Origin, Record]] = {}
+        judgements: dict[str, list[Judgement]] = {}
+        for origin, record in reading.placed(file, json_rows(file)):
+            if isinstance(record, str) or not record.keys() >= _FIELDS:
+                said = record if isinstance(record, str) else "it is no sample"
+                reading.unusable(origin, said)
+                continue
+            name = str(record["doc_id"])
+            first.setdefault(name, (origin, record))
+            judgements.setdefault(name, []).extend(_judgements(record))
+
+        draft = partial(_draft, task=task, agent=agent, judgements=judgements, reading=reading)
+        yield from reading.runs(first.values(), draft)
+
+
+def _judgements(record: Record) -> Iterator[Judgement]:
+    names = listed(record.get("metrics")) or [*record.keys() - _FIELDS - _OTHERS]
+    used = record.get("filter", "none")
+    for name in sorted(map(str, names)):
+        if isinstance(value := record.get(name), bool | int | float):
+            yield Judgement(name if used == "none" else f"{name} ({used})", value, "code")
+
+
+def _draft(
+    record: Record,
+    origin: Origin,
+    *,
+    task: str,
+    agent: str,
+    judgements: Mapping[str, list[Judgement]],
+    reading: Reading,
+) -> Draft:
+    if not is_id(record["doc_id"]):
+        raise LeftOutError("its doc_id is no id")
+    said, arguments = judgements[str(record["doc_id"])], _arguments(record["arguments"])
+    answer, chosen = _answer(record, arguments), _chosen(said, reading)
+    return Draft(
+        task_id=f"{task}/{record['doc_id']}",
+        agent=agent,
+        instruction=value_text(arguments[0][0]) if arguments and arguments[0] else "",
+        steps=(Step(answer, ""),) if answer else (),
+        origin=origin,
+        repetition=str(origin.row),
+        judgements=tuple(said),
+        outcome=None if chosen is None or reading.judged else chosen.value,
+        outcome_name="outcome" if chosen is None else chosen.name,
+    )
+
+
+def _chosen(judgements: list[Judgement], reading: Reading) -> Judgement | None:
+    """Return the metric that is the outcome: the one that is named, or the only one."""
+    label = reading.options.get("label")
+    found = [one for one in judgements if label in (None, one.name)]
+    if len(found) > 1 and not reading.judged:
+        names = ", ".join(one.name for one in found)
+        said = f"has the metrics {names}; name one with --option label=NAME"
+        raise LeftOutError(said, "no_label")
+    return found[0] if found else None
+
+
+def _arguments(given: Any) -> list[list[Any]]:
+    """Return prompts with their options or continuations; former versions list them."""
+    if isinstance(given, dict):
+        return [[*mapping(one).values()] for one in given.values()]
+    return [one if isinstance(one, list) else [one] for one in listed(given)]
+
+
+def _answer(record: Record, arguments: list[list[Any]]) -> str:
+    """Return the answer: generated text, or the likeliest of the continuations."""
+    answers = listed(record["filtered_resps"])
+    if len(answers) == len(arguments) and all(len(one) == _PAIR for one in arguments):
+        logs = [_number(one) for one in answers]
+        if logs and None not in logs:
+            best = max(range(len(logs)), key=lambda place: logs[place] or 0.0)
+            return str(arguments[best][1])
+    first = answers[0] if answers else inside(record, "resps")
+    return value_text(first)
+
+
+def _number(answer: Any) -> float | None:
+    first = listed(answer)[:1]
+    try:
+        return float(first[0]) if first else None
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,164 @@
+"""What was decided of the samples of an Inspect AI log, as a score of theirs."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from certify_assets._version import __version__
+from certify_assets.corpora.formats.inspect import (
+    LETTERS,
+    inspect_log,
+    judgements_of,
+    naming,
+    problem_of,
+)
+from certify_assets.corpora.formats.records import Record
+from certify_assets.corpora.judged import plain
+from certify_assets.errors import InputError
+from certify_assets.files import write_atomic
+
+if TYPE_CHECKING:
+    from certify_assets.certificates import Certificate
+
+#: the score that carries a verdict; it is that of the scorer certify/certified
+SCORE: Final = "certified"
+_PASSED: Final = {"release": "C", "reject": "I"}
+
+
+class SampleVerdict(NamedTuple):
+    """What was decided of one sample, and why."""
+
+    decision: str
+    reason: str
+    score: float | None
+
+
+class EditCounts(NamedTuple):
+    """Samples whose verdict was written, and those that had it already."""
+
+    written: int
+    unchanged: int
+
+
+def cells(scores: Mapping[str, Any]) -> Record:
+    """Return the scores of a sample as a table of its log has them."""
+    values = {name: {"value": score.value} for name, score in scores.items()}
+    return {one.name: plain(one.name, one.value, LETTERS) for one in judgements_of(values)}
+
+
+def verdict_fields(verdict: SampleVerdict, certificates: Sequence[Certificate]) -> Record:
+    """Return what a score of Inspect says of a verdict: value, explanation, reason, metadata.
+
+    The value has the keys ``certified`` (C, I, or NaN, which is Inspect's sign of unscored) and
+    ``decided`` (1 or 0). It is an object because Inspect keeps samples whose whole value is NaN
+    from metrics, and the share of decided samples needs them.
+    """
+    decided = verdict.decision in _PASSED
+    by = [item for item in certificates if item.side == verdict.decision]
+    about: Record = {
+        "decision": verdict.decision,
+        "reason": verdict.reason,
+        "certificate_sha256": ";".join(item.sha256 for item in certificates),
+    }
+    if by:
+        about |= {"threshold": by[0].threshold, "alpha": by[0].alpha, "delta": by[0].delta}
+    said = f"score {verdict.score:.6g}" if verdict.score is not None else "no score"
+    end = f"At most {100 * by[0].alpha:g} % of such decisions may be wrong." if by else "Review it."
+    return {
+        "value": {SCORE: _PASSED.get(verdict.decision, math.nan), "decided": float(decided)},
+        "explanation": f"{verdict.decision} ({verdict.reason}): {said}. {end}",
+        "reason": None if decided else verdict.reason,
+        "metadata": about,
+    }
+
+
+def write_verdicts(
+    path: Path,
+    out: Path,
+    verdicts: Mapping[str, SampleVerdict],
+    certificates: Sequence[Certificate],
+) -> EditCounts:
+    """Write verdicts into a log as edits of the score ``certified``, with their provenance.
+
+    A verdict that the log holds already is not edited again. The other scores and their metrics
+    stay as they are.
+
+    Parameters
+    ----------
+    path, out : Path
+        The log, and where it goes; they may be the same.
+    verdicts : mapping of str to SampleVerdict
+        By trajectory_id, as a table of the log has it.
+    certificates : sequence of Certificate
+        That decided, at most one a side.
+    """
+    library = inspect_log()
+    from inspect_ai.scorer import ScoreEdit
+
+    try:
+        log = library.read_eval_log(path)
+    except Exception as error:
+        raise InputError(f"{path} cannot be used: {problem_of(error)}. Fetch it again.") from None
+    names, hashes = naming(log.eval, path.stem), [item.sha256 for item in certificates]
+    provenance = library.ProvenanceData(
+        author=f"certify_assets {__version__}",
+        reason="decided by a certificate",
+        metadata={"certificate_sha256": hashes},
+    )
+    written = unchanged = 0
+    found: list[SampleVerdict] = []
+    for sample in log.samples or []:
+        verdict = verdicts.get(names.run(sample))
+        if verdict is None:
+            continue
+        found.append(verdict)
+        fields = verdict_fields(verdict, certificates)
+        before = (sample.scores or {}).get(SCORE)
+        if before is not None and before.metadata == fields["metadata"]:
+            unchanged += 1
+            continue
+        edit = ScoreEdit(**fields, provenance=provenance)
+        library.edit_score(log, sample.id, SCORE, edit, recompute_metrics=False, epoch=sample.epoch)
+        written += 1
+    if not written and out == path:
+        return EditCounts(written, unchanged)
+    _summarise(log, found, certificates)
+    with tempfile.TemporaryDirectory(prefix="certify-inspect-") as folder:
+        copy = Path(folder) / f"log{path.suffix}"
+        library.write_eval_log(log, copy)
+        write_atomic(out, copy.read_bytes())
+    return EditCounts(written, unchanged)
+
+
+def _summarise(
+    log: Any, verdicts: Sequence[SampleVerdict], certificates: Sequence[Certificate]
+) -> None:
+    """Put the metrics of the verdicts in the header, as the scorer would."""
+    from inspect_ai.log import EvalMetric, EvalResults, EvalScore, EvalSpec
+    from pydantic import TypeAdapter
+
+    runs, decisions = len(verdicts), [one.decision for one in verdicts if one.decision in _PASSED]
+    alphas = [item.alpha for item in certificates if item.side in decisions]
+    figures = {
+        "decided_share": len(decisions) / max(1, runs),
+        "certified_error_bound": max(alphas, default=math.nan),
+    }
+    metrics = {
+        name: EvalMetric(name=f"certify/{name}", value=value) for name, value in figures.items()
+    }
+    own = EvalScore(
+        name=SCORE, scorer=SCORE, scored_samples=runs, unscored_samples=0, metrics=metrics
+    )
+    log.results = log.results or EvalResults(total_samples=runs, completed_samples=runs)
+    log.results.scores = [one for one in log.results.scores if one.scorer != SCORE] + [own]
+    others = [one for one in log.eval.scorers or [] if one.name != SCORE]
+    named = [{"name": metric.name} for metric in metrics.values()]
+    # Inspect computes its metrics again by what the header names
+    kind: Any = EvalSpec.model_fields["scorers"].annotation
+    log.eval.scorers = others + TypeAdapter(kind).validate_python(
+        [{"name": SCORE, "metrics": named}]
+    )

@@ -1,0 +1,92 @@
+"""Certificates in Inspect AI: its logs as score tables, the scorer, and verdicts written back."""
+
+import json
+import math
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certify_assets.corpora.judged import read_judged
+from certify_assets_tests.cli.calling import Call
+from certify_assets_tests.corpora.inspect_logs import SAMPLES, evaluate, inspect
+
+pytest.importorskip("inspect_ai", reason="needs the extra inspect")
+
+
+def scored(path: Path) -> tuple[Mapping[str, Any], dict[str, float]]:
+    """Return the score `certified` of every sample by its uuid, and its metrics."""
+    from inspect_ai.log import read_eval_log, recompute_metrics
+
+    log = read_eval_log(path)
+    results = [log.results.scores]
+    # an edit of any score makes Inspect compute all metrics again
+    recompute_metrics(log)
+    for scores in (*results, log.results.scores):
+        assert [one.name for one in scores] == ["includes", "judge", "certified"]
+        results.append({name: one.value for name, one in scores[-1].metrics.items()})
+    assert results[-1] == results[-2]
+    return {one.uuid: one.scores["certified"] for one in log.samples}, results[-1]
+
+
+@pytest.mark.slow
+def test_scorer_and_command_decide_a_real_log_alike(call: Call, tmp_path: Path) -> None:
+    log, issued = evaluate(tmp_path), tmp_path / "certificate.json"
+    frame = read_judged([log]).frame.set_index("trajectory_id")
+    assert len(frame) == 2 * SAMPLES and frame.index.is_unique
+    assert set(frame["task_id"]) == {f"sums/sum-{number}" for number in range(SAMPLES)}
+    named = "score=judge,outcome=includes"
+    assert call("certificate", log, "--columns", named, "--out", issued).code == 0
+    documents = json.loads(issued.read_text("utf-8"))["certificates"]
+    limits = {one["side"]: one["threshold"] for one in documents}
+    sides = {
+        run: ("I" if score <= limits["reject"] else "")
+        + ("C" if score >= limits["release"] else "")
+        for run, score in frame["judge"].items()
+    }
+    decided = sum(len(side) == 1 for side in sides.values())
+    assert SAMPLES < decided < 2 * SAMPLES
+
+    own, edited, output = (tmp_path / f"{name}.eval" for name in ("own", "edited", "output"))
+    shutil.copy(log, own)
+    before = log.read_bytes()
+    assert call("decide", issued, log, "--decisions", edited).code == 0
+    assert log.read_bytes() == before, "a copy takes the verdicts"
+    answer = call("decide", issued, own, "--json")
+    counts = {"log": str(own), "written": 2 * SAMPLES, "unchanged": 0}
+    assert answer.json["inspect"] == counts
+    once = own.read_bytes()
+    answer = call("decide", issued, own, "--json")
+    assert answer.json["inspect"] == {**counts, "written": 0, "unchanged": 2 * SAMPLES}
+    assert own.read_bytes() == once
+    printed = inspect(
+        *(tmp_path, "score", log, "--scorer", "certify/certified", "-S", f"certificate={issued}"),
+        *("--action", "append", "--output-file", output.name),
+    )
+    assert "decided_share" in printed
+    for path in (edited, own, output):
+        scores, metrics = scored(path)
+        share = pytest.approx(decided / len(sides))
+        assert metrics == {"decided_share": share, "certified_error_bound": 0.1}
+        for run, side in sides.items():
+            value, reason = scores[run].value, scores[run].reason
+            if len(side) == 1:
+                assert (value, reason) == ({"certified": side, "decided": 1}, None)
+            else:
+                assert math.isnan(value["certified"]) and value["decided"] == 0
+                assert reason == ("overlap" if side else "middle")
+            hashes = scores[run].metadata["certificate_sha256"].split(";")
+            if path != output:
+                (edit,) = scores[run].history
+                assert edit.provenance.author.startswith("certify_assets ")
+                assert edit.provenance.metadata["certificate_sha256"] == hashes
+
+
+def test_what_is_no_log_is_refused(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "broken.eval").write_bytes(b"PK")
+    answer = call("certificate", tmp_path / "broken.eval")
+    assert answer.code == 2 and "is not a whole zip archive" in answer.err
+    answer = call("decide", tmp_path / "none.json", tmp_path / "broken.eval")
+    assert answer.code == 2 and "none.json" in answer.err
