@@ -92,9 +92,7 @@ class Person(threading.Thread):
         self.answered: list[float] = []
 
     def run(self) -> None:
-        page = self._ask("GET", f"{self.where.path}?{self.where.query}")
-        csrf = _field(page, "csrf")
-        self._ask("POST", "/name", {"csrf": csrf, "reviewer": ""})
+        self._ask("GET", f"{self.where.path}?{self.where.query}")
         page = self._ask("GET", "/")
         for _ in range(EACH):
             form = {name: _field(page, name) for name in ("csrf", "run", "number")}

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -20,6 +19,7 @@ from certify_assets.cli.output import NOTHING, answer, answers, refuse_overwrite
 from certify_assets.cli.reading import column_options, reading_words, remedies
 from certify_assets.cli.sample import rows_to_label
 from certify_assets.doctor import BUDGETS, GUESS, Diagnosis, JudgeAnswer, diagnose, sides_of
+from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.settings import COLUMNS, ReadingOptions
@@ -98,7 +98,7 @@ def doctor(
     )
 
 
-def _judge(one: JudgeAnswer) -> dict[str, Any]:
+def _judge(one: JudgeAnswer) -> JsonObject:
     decided = {f"{alpha:g}": share for alpha, share in zip(BUDGETS, one.decided, strict=False)}
     return {"name": one.name, "auroc": one.auroc, "labelled": one.labelled, "decided": decided}
 
@@ -138,7 +138,8 @@ def _said(found: Diagnosis) -> Iterator[str]:
             yield f"  {one.name}{area}: {shares or 'nothing certified'}"
         yield (
             f"{len(found.judges)} judges are compared, so each has δ = 0.05 / {len(found.judges)}: "
-            "the best of them keeps 95 % confidence. --judge NAME tests one at the whole δ."
+            "the best of them keeps 95 % confidence. --judge NAME tests one, chosen beforehand, at "
+            "the whole δ."
         )
     best = found.best
     if best is None or not best.certified:
@@ -168,6 +169,16 @@ def _promise(found: CertificateSet) -> str:
 def _offered(found: Diagnosis, drawn: int, out: Path) -> Iterator[str]:
     """Say what labels would buy, and where the runs to label are."""
     if not found.plans:
+        return
+    if found.plan is None:
+        area = f"{found.guess[1]:.2f}"
+        enough = f"More labels alone will not help a judge of AUROC {area}."
+        if found.needed is not None:
+            enough = (
+                f"About {found.needed:,} tasks with one labelled run each have a fair chance, if "
+                f"the judge's AUROC is {area}."
+            )
+        yield f"{found.found['tasks']:,} tasks can promise nothing. {enough}"
         return
     rate, area = found.guess
     known = (
@@ -256,7 +267,10 @@ def _steps(
         yield shlex.join([*words, *drawn, *budget, *promise, *reading_words(reading)])
         return
     if found.answer == "nothing":
-        yield shlex.join(["certify", "plan", *given, *reading_words(reading)])
+        rate, area = (f"{value:.3g}" for value in found.guess)
+        guess = ["--success-rate", rate, "--auroc", area] if found.plans else []
+        score = replace(reading, columns={**reading.columns, "score": best.name})
+        yield shlex.join(["certify", "plan", *given[:1], *guess, *reading_words(score)])
         return
     words += ["--labels", str(labels)] if labels is not None else []
     if found.truth is not None and found.truth != {**COLUMNS, **reading.columns}["outcome"]:

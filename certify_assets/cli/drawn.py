@@ -255,10 +255,7 @@ def _labelled_by(found: RunLabels, table: ScoreTable) -> ScoreTable:
     joined = found.join(table)
     assert joined.outcomes is not None
     if (joined.outcomes == UNLABELLED).all():
-        raise InputError(
-            f"No label of {found.path} names a run of {table.path}. Write trajectory_id alike in "
-            "both files."
-        )
+        raise found.no_match(table)
     if (joined.outcomes == UNCLEAR).any():
         raise InputError(
             f"{found.path} calls runs unclear, which only a draw settles. Give its file with "

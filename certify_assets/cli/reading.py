@@ -221,6 +221,10 @@ def remedies() -> Iterator[None]:
         context = click.get_current_context(silent=True)
         if context is None or not problems.options:
             raise
+        # an option of its own names them
+        own = {"score": context.params.get("judge"), "outcome": context.params.get("truth")}
+        if any(own.get(name) for name in problems.options):
+            raise
         columns = {name: text for name, text in problems.options.items() if name in COLUMNS}
         words = ["certify", *context.meta.get(GIVEN, ())]
         if "--columns" in words:

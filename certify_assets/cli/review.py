@@ -248,8 +248,7 @@ def serve(
 ) -> None:
     """Serve the page on which runs are labelled, until Ctrl-C or SIGTERM.
 
-    Each --reviewer gets a link that labels in their name alone. Without that option there is one
-    link, for one reviewer, who gives a name on the page, or those of --token-file.
+    Each --reviewer, or each of --token-file, gets a link that labels in their name alone.
     """
     from certify_assets.cli.launching import report_stored
     from certify_assets.cli.review_server import ReviewServer
@@ -377,17 +376,15 @@ def _require_proxy(root_path: str, public_host: str) -> None:
 
 def _introduce(server: ReviewServer, corpus: str, waiting: int) -> None:
     """Print the links."""
-    whose = "Give each reviewer their link" if "" not in server.links else "Open this link"
     present(
         {
             "corpus": corpus,
-            "url": server.url,
-            "links": {name: url for name, url in server.links.items() if name},
+            "links": server.links,
             "port": server.server_port,
             "waiting": waiting,
         },
-        f"{waiting} runs wait. {whose}, which lets anyone who has it label:",
-        *(f"  {name}: {url}" if name else f"  {url}" for name, url in server.links.items()),
+        f"{waiting} runs wait. Give each reviewer their link, which lets anyone who has it label:",
+        *(f"  {name}: {url}" for name, url in server.links.items()),
     )
     sys.stdout.flush()
 

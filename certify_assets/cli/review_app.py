@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import parse_qsl, unquote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -23,7 +23,6 @@ from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.reports.review_page import (
     Reviewer,
     render_message,
-    render_page,
     render_queue,
     render_review,
     script_hash,
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
     from certify_assets.operations.review_session import ReviewSession
 
-_REVIEWER: Final = "certify_reviewer"
 #: of what is not wanted, read before it is refused: a close would take the answer back
 _DRAINED: Final = 1 << 20
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[0-9a-z.\-]+)(:[0-9]{1,5})?")
@@ -119,7 +117,6 @@ class ReviewApp:
     ) -> None:
         self.session, self.links, self.site, self.limits = session, links, site, limits
         posts = {
-            "/name": self._name,
             "/label": self._label,
             "/skip": self._skip,
             "/undo": self._undo,
@@ -128,9 +125,7 @@ class ReviewApp:
         self.pages = Starlette(
             routes=[
                 Route("/", self._home),
-                # first, since a path of one method alone refuses the other
                 *(Route(path, form, methods=["POST"]) for path, form in posts.items()),
-                Route("/name", self._ask_name),
                 Route("/queue", self._queue),
                 Route("/text", self._text),
             ],
@@ -150,10 +145,10 @@ class ReviewApp:
         scope["root_path"], scope["path"] = self.site.prefix, self.site.prefix + inner
         request = Request(scope, receive)
         request.state.connection.begin()
-        token = self.links.known(self._cookie(request, self.site.cookie))
-        if token is not None:
+        token = unquote(request.cookies.get(self.site.cookie, ""))
+        request.state.token, request.state.reviewer = token, self.links.reviewer(token)
+        if request.state.reviewer is not None:
             request.state.connection.keep()
-        request.state.token = token
         try:
             request.state.form = await self._read(request)
             if self._is_ours(request):
@@ -190,11 +185,8 @@ class ReviewApp:
         given = request.query_params.get("token")
         if given is not None:
             return self._enter(request, given)
-        reviewer = self._entered(request)
-        if reviewer is None:
-            return self._redirect("/name")
-        session, token = self.session, request.state.token
-        who = Reviewer(reviewer, _csrf(token, reviewer), bool(self.links.owner(token)))
+        session, reviewer = self.session, self._entered(request)
+        who = Reviewer(reviewer, _csrf(request.state.token))
         shown, said = session.shown(reviewer), session.last(reviewer)
         undone = session.undone(reviewer)
         if shown is not None:
@@ -227,35 +219,29 @@ class ReviewApp:
         return answer(HTTPStatus.OK, page)
 
     def _enter(self, request: Request, given: str) -> Response:
-        token = self.links.known(given)
-        if token is None:
+        """Keep the token in the browser, and show whose link this is."""
+        reviewer = self.links.reviewer(given)
+        if reviewer is None:
             raise _refusal(
                 HTTPStatus.FORBIDDEN,
                 "The token is not the one that was printed when this server was started.",
             )
-        request.state.token = token
-        return self._kept(self._name_page(request), self.site.cookie, token)
-
-    def _ask_name(self, request: Request) -> Response:
-        self._entered(request)
-        return self._name_page(request)
-
-    def _name_page(
-        self, request: Request, status: HTTPStatus = HTTPStatus.OK, *, problem: str = ""
-    ) -> Response:
-        """Ask who is reviewing, or show whose link this is."""
         # a page, not a redirect: what a link of another site leads to gets no strict cookie
-        owner = self.links.owner(request.state.token)
-        page = render_page(
-            "review_name.html",
-            title=f"Review of {self.session.corpus}",
-            corpus=self.session.corpus,
-            csrf=_csrf(request.state.token, ""),
-            name=owner or self._cookie(request, _REVIEWER),
-            owned=bool(owner),
-            problem=problem,
+        sentence = (
+            f"Your labels are stored under this name. This link is {reviewer}'s alone; other "
+            "reviewers need links of their own."
         )
-        return answer(status, page)
+        answered = self._message(HTTPStatus.OK, reviewer, sentence)
+        answered.set_cookie(
+            self.site.cookie,
+            given,
+            max_age=KEPT_SECONDS if self.links.lasting else None,
+            path=f"{self.site.prefix}/",
+            secure=self.site.secure,
+            httponly=True,
+            samesite="strict",
+        )
+        return answered
 
     def _queue(self, request: Request) -> Response:
         self._entered(request)
@@ -274,20 +260,8 @@ class ReviewApp:
     def _text(self, request: Request) -> Response:
         """Show a run as text, whole, to a reviewer whom it was shown to."""
         reviewer = self._entered(request)
-        if reviewer is None:
-            return self._redirect("/name")
         run = self.session.opened(reviewer, request.query_params.get("run", ""))
         return answer(HTTPStatus.OK, whole_text(run), media_type="text/plain")
-
-    def _name(self, request: Request) -> Response:
-        self._entered(request)
-        given = self._form(request, "").get("reviewer", "")
-        try:
-            name = self.links.owner(request.state.token) or self.session.name(given)
-        except InputError as error:
-            status = HTTPStatus.UNPROCESSABLE_ENTITY
-            return self._name_page(request, status, problem=str(error))
-        return self._kept(self._redirect("/"), _REVIEWER, quote(name, safe=""))
 
     def _label(self, request: Request) -> Response:
         reviewer, form = self._signed(request)
@@ -315,44 +289,18 @@ class ReviewApp:
 
     def _signed(self, request: Request) -> tuple[str, dict[str, str]]:
         """Return the reviewer and the form, where both belong together."""
-        reviewer = self._entered(request)
-        if reviewer is None:
-            raise _refusal(HTTPStatus.BAD_REQUEST, "Say first who you are.")
-        form = self._form(request, reviewer)
-        if not self.links.bind(request.state.token, reviewer):
-            raise _refusal(HTTPStatus.FORBIDDEN, "This link is another reviewer's.")
-        return reviewer, form
+        return self._entered(request), self._form(request)
 
-    def _entered(self, request: Request) -> str | None:
-        """Return the reviewer, None without a name; refuse those without the link."""
-        token = request.state.token
-        if token is None:
+    def _entered(self, request: Request) -> str:
+        """Return the reviewer; refuse those without a link."""
+        if request.state.reviewer is None:
             raise _refusal(
                 HTTPStatus.FORBIDDEN,
                 "Open the link that was printed when this server was started.",
             )
-        try:
-            return self.links.owner(token) or self.session.name(self._cookie(request, _REVIEWER))
-        except InputError:
-            return None
+        return str(request.state.reviewer)
 
-    def _cookie(self, request: Request, name: str) -> str:
-        return unquote(request.cookies.get(name, ""))
-
-    def _kept(self, answered: Response, name: str, value: str) -> Response:
-        """Let a browser keep a value: for its session, or as long as the link."""
-        answered.set_cookie(
-            name,
-            value,
-            max_age=KEPT_SECONDS if self.links.lasting else None,
-            path=f"{self.site.prefix}/",
-            secure=self.site.secure,
-            httponly=True,
-            samesite="strict",
-        )
-        return answered
-
-    def _form(self, request: Request, reviewer: str) -> dict[str, str]:
+    def _form(self, request: Request) -> dict[str, str]:
         """Return the form, which must be of this site and of this reviewer."""
         body, length = request.state.form, int(request.headers.get("content-length", "0"))
         if len(body) > self.limits.body_bytes:
@@ -372,7 +320,7 @@ class ReviewApp:
             raise _refusal(
                 HTTPStatus.BAD_REQUEST, "The form cannot be read; go back and send it again."
             ) from None
-        form, field = dict(pairs), _csrf(request.state.token, reviewer)
+        form, field = dict(pairs), _csrf(request.state.token)
         given = form.get("csrf", "").encode()
         doubled = len(form) < len(pairs)
         if _is_elsewhere(request) or doubled or not hmac.compare_digest(given, field.encode()):
@@ -412,9 +360,9 @@ class ReviewApp:
         )
 
 
-def _csrf(token: str, reviewer: str) -> str:
-    """Return the hidden field of a reviewer's forms; "" for the form that asks for the name."""
-    return hmac.new(token.encode(), f"csrf:{reviewer}".encode(), hashlib.sha256).hexdigest()
+def _csrf(token: str) -> str:
+    """Return the hidden field of the forms of a link."""
+    return hmac.new(token.encode(), b"csrf", hashlib.sha256).hexdigest()
 
 
 def _refusal(status: HTTPStatus, sentence: str) -> HTTPException:

@@ -1,11 +1,10 @@
-"""Who may label: links with tokens, kept in a file or not."""
+"""Who may label: a link with a token for every reviewer, kept in a file or not."""
 
 from __future__ import annotations
 
 import hmac
 import secrets
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -25,60 +24,32 @@ class _Kept(BaseModel):
 
 
 class Links:
-    """Tokens that let reviewers in.
+    """Tokens that let reviewers in: one for each name, or those of a file where none is given.
 
-    Each of `reviewers` has one. Without any there is one token, whose reviewer says who they are;
-    it is theirs alone from the first form that they send. With a file tokens outlive the server.
+    With a file tokens outlive the server.
     """
 
     def __init__(self, names: Sequence[str], *, file: Path | None = None) -> None:
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise InputError(f"the reviewer {twice!r} is named twice; name each of them once.")
-        self._file = file
-        self._kept = _read(file) if file is not None else {}
-        wanted = names or list(self._kept) or [""]
-        made = {name: self._kept.get(name) or secrets.token_urlsafe(32) for name in wanted}
-        self._names = {token: name for name, token in made.items()}
-        self._binding = threading.Lock()
-        if set(made) - set(self._kept):
-            self._keep(self._kept | made)
+        kept = {} if file is None else _read(file)
+        wanted = names or list(kept)
+        if not wanted:
+            raise InputError("no reviewer is named; give each of them a link with --reviewer NAME.")
+        #: by the names of their reviewers
+        self.tokens = {name: kept.get(name) or secrets.token_urlsafe(32) for name in wanted}
+        #: whether the tokens outlive the server
+        self.lasting = file is not None
+        if file is not None and self.tokens.keys() - kept:
+            document = canonical_json({"tokens": kept | self.tokens})
+            write_atomic(file, document, private=True)
 
-    @property
-    def lasting(self) -> bool:
-        """Whether the tokens outlive the server."""
-        return self._file is not None
-
-    @property
-    def tokens(self) -> dict[str, str]:
-        """Tokens by the names of their reviewers; one under "" for whom it is given."""
-        return {name: token for token, name in self._names.items()}
-
-    def known(self, token: str) -> str | None:
-        """Return a token that was printed, None for another; all of them take the same time."""
+    def reviewer(self, token: str) -> str | None:
+        """Return whose token it is, None for another; all of them take the same time."""
         given, found = token.encode(), None
-        for one in self._names:
-            found = one if hmac.compare_digest(given, one.encode()) else found
+        for name, one in self.tokens.items():
+            found = name if hmac.compare_digest(given, one.encode()) else found
         return found
-
-    def owner(self, token: str) -> str:
-        """Return whose link a token is; empty where nobody has used it."""
-        return self._names[token]
-
-    def bind(self, token: str, reviewer: str) -> bool:
-        """Give a link to a reviewer; False where it is another's."""
-        with self._binding:
-            if not self._names[token]:
-                if reviewer in self._names.values():
-                    return False
-                self._names[token] = reviewer
-                kept = {name: one for name, one in self._kept.items() if one != token}
-                self._keep(kept | {reviewer: token})
-            return self._names[token] == reviewer
-
-    def _keep(self, tokens: Mapping[str, str]) -> None:
-        self._kept = dict(tokens)
-        if self._file is not None:
-            write_atomic(self._file, canonical_json({"tokens": self._kept}), private=True)
 
 
 def _read(file: Path) -> dict[str, str]:

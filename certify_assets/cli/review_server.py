@@ -151,9 +151,9 @@ class _Connection(H11Protocol):
 class ReviewServer:
     """Serves one review session until it is stopped, by uvicorn.
 
-    Each of `reviewers` gets a link; see `Links`. `prefix` is the path below which a proxy shows
-    the pages and `public` the name under which it does, over https. Links are kept in `token_file`.
-    Port 0 is any that is free; InputError where the address is taken.
+    Each of `reviewers` gets a link, or those of `token_file`, which keeps them; see `Links`.
+    `prefix` is the path below which a proxy shows the pages and `public` the name under which it
+    does, over https. Port 0 is any that is free; InputError where the address is taken.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class ReviewServer:
         self.site = Site(frozenset(hosts), cookie, prefix.rstrip("/"), secure=bool(public))
         at = public or f"{f'[{host}]' if ':' in host else host}:{self.server_port}"
         home = f"{'https' if public else 'http'}://{at}{self.site.prefix}/"
-        #: the links that let reviewers in, by their names; one under "" for whom it is given
+        #: the links that let reviewers in, by their names
         self.links = {name: f"{home}?token={token}" for name, token in links.tokens.items()}
         places = _Places(self.limits.connections)
         protocol: Any = partial(_Connection, places, self.limits)
@@ -206,11 +206,6 @@ class ReviewServer:
                 timeout_graceful_shutdown=_STOP_SECONDS,
             )
         )
-
-    @property
-    def url(self) -> str:
-        """The first link."""
-        return next(iter(self.links.values()))
 
     def serve(self) -> None:
         """Answer until `stop`, SIGINT or SIGTERM; answers on their way are finished."""

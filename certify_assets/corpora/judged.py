@@ -119,13 +119,16 @@ def is_log(path: Path, columns: Collection[str] = ()) -> bool:
         return True
     if not path.is_file():
         return False
-    wanted = [name.encode() for name in columns or (COLUMNS["task"], COLUMNS["score"])]
+    wanted = columns or (COLUMNS["task"], COLUMNS["score"])
     with path.open("rb") as stream:
         ends = stream.read(_ENDS)
         # Parquet names its columns at the end
         stream.seek(max(0, path.stat().st_size - _ENDS))
         ends += stream.read()
-    if all(name in ends for name in wanted):
+    # a table in JSON is a list
+    single = path.suffix.lower() == ".json" and ends.lstrip()[:1] == b"{"
+    named = [rf"(?<!\w){re.escape(name)}(?!\w)".encode() for name in wanted]
+    if not single and all(re.search(name, ends) for name in named):
         return False
     try:
         return detect_format([path]) != "table"
@@ -152,7 +155,7 @@ def read_judged(paths: Sequence[Path], *, texts: StepTexts | None = None) -> Jud
 
     if len(paths) == 1 and is_scan(paths[0]):
         return _scan(paths[0])
-    form = FORMATS[detect_format(paths)]
+    form = FORMATS[_format_of(paths)]
     reading = Reading(options={"keep_unlabelled": True}, judged=True)
     with closing(StepTexts()) as own:
         drafts = form.read(FileSet(paths, form.suffixes, reading), reading)
@@ -182,6 +185,27 @@ def read_judged(paths: Sequence[Path], *, texts: StepTexts | None = None) -> Jud
         # what an option of an import would change has no option here
         (*notes, *(said for said in reading.read_as if "--option" not in said)),
     )
+
+
+def _format_of(paths: Sequence[Path]) -> str:
+    """Return the one format that fits; say shortly where none or several do."""
+    try:
+        return detect_format(paths)
+    except InputError as error:
+        several = str(error).startswith("more than one format")
+        if not several and len(paths) == 1 and paths[0].is_file():
+            raise
+        given = ", ".join(map(str, paths))
+        if several:
+            raise InputError(
+                f"{given} holds logs of several formats. Name the files of one."
+            ) from None
+        if all(path.exists() for path in paths):
+            raise InputError(
+                f"{given} holds no logs of a known format. Give a score table, or logs of one of "
+                f"{', '.join(sorted(FORMATS))}."
+            ) from None
+        raise
 
 
 def _scan(folder: Path) -> JudgedRuns:

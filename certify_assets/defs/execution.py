@@ -43,7 +43,7 @@ _INTERRUPTED = ("KeyboardInterrupt", "DagsterExecutionInterruptedError")
 _CHECK_FAILED = "DagsterAssetCheckFailedError"
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 # corpus-wide assets that the job of the language models makes again
-_SHARED = {"judges/compact_model", "corpora/comparison", "corpora/agent_disjoint"}
+_SHARED = {"judges/compact_model", "corpora/comparison"}
 
 
 def job_named(name: str) -> dg.JobDefinition:

@@ -154,7 +154,7 @@ def platform_jobs(*, studied: bool) -> list[Any]:
             # it reads the data root in seconds, so it is in every job that changes a judge
             selection = chains(*names) | _assets("corpora", "comparison")
             if job == "train_lm_judges":
-                selection = selection | _assets("corpora", "agent_disjoint") | _COMPACT
+                selection = selection | _COMPACT
             jobs.append(dg.define_asset_job(job, selection=selection, description=description))
     return jobs
 

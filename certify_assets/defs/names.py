@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -18,7 +17,6 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.spec import JudgeSpec
 from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES, SIDES
 from certify_assets.judges.stored import judge_file
-from certify_assets.operations.agent_folds import agent_folds_key
 from certify_assets.operations.batch_audit import audits_version
 from certify_assets.operations.batches import decided_version, received_version
 from certify_assets.operations.comparison import MAIN_TABLE_KEY, comparison_key
@@ -67,7 +65,6 @@ _OF_JUDGES = {
     "monitor": "monitor.json",
 }
 _OTHERS: dict[str, Callable[[str], str]] = {
-    "corpora/agent_disjoint": partial(agent_folds_key, judge="lexical"),
     "corpora/comparison": comparison_key,
     "operations/review_queue": queue_key,
     "operations/reviewed_labels": reviewed_key,

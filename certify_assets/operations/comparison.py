@@ -17,7 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from certify_assets.certificates.auroc import Ranking, auroc, name_codes, task_resamples
+from certify_assets.certificates.auroc import (
+    Interval,
+    Ranking,
+    auroc,
+    name_codes,
+    percentile_interval,
+    task_resamples,
+)
 from certify_assets.corpora import HALF_B
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
@@ -28,7 +35,6 @@ from certify_assets.files import rounded
 from certify_assets.judges.base import scores_from_log_odds
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES, judges, upstream
-from certify_assets.operations.agent_folds import paired_difference, stored_agent_folds
 from certify_assets.operations.audit import audited_cell, load_audits
 from certify_assets.operations.certifier import deciding_certificates
 from certify_assets.storage.store import Store
@@ -92,7 +98,6 @@ class Comparison(Document):
     missing: list[dict[str, str]]
     differences: list[JsonObject]
     best: list[JsonObject]
-    agent_disjoint: list[JsonObject]
     findings: list[dict[str, str]]
 
 
@@ -169,12 +174,11 @@ def compare(corpus: Corpus) -> JsonObject:
         raise InputError(f"no judge has current scores on {corpus} ({reasons})")
     scored += _controls(corpus, frames)
     rows, differences = [item.row for item in scored], [*_differences(scored)]
-    cal, folds, alphas = frames["cal"], stored_agent_folds(corpus), [*corpus.config.alphas]
+    cal, alphas = frames["cal"], [*corpus.config.alphas]
     findings = [
         *_ranking_findings(differences),
         *_coverage_findings(rows),
         *(found for row in rows for found in _limits(row)),
-        *(("agent_disjoint", item["sentence"]) for item in folds),
     ]
     made = Comparison(
         corpus=corpus.name,
@@ -190,7 +194,6 @@ def compare(corpus: Corpus) -> JsonObject:
         missing=missing,
         differences=differences,
         best=_best(rows, alphas),
-        agent_disjoint=folds,
         findings=[{"code": code, "message": message} for code, message in findings],
     )
     document: JsonObject = rounded(made.to_dict())
@@ -389,13 +392,23 @@ def _differences(scored: Sequence[_Scored]) -> Iterator[JsonObject]:
                     yield _difference(item, by_name[other])
 
 
+def _paired(one: Ranking, other: Ranking, resamples: NDArray[np.float64]) -> Interval:
+    """Return the difference of AUROC of two judges on the same rows and resamples of tasks."""
+    mine, theirs = (ranking.estimate(resamples[:0])["value"] for ranking in (one, other))
+    if mine is None or theirs is None:
+        return {"value": None, "low": None, "high": None}
+    low: float | None = None
+    high: float | None = None
+    if len(resamples):
+        low, high = percentile_interval(one.aurocs(resamples) - other.aurocs(resamples))
+    return {"value": mine - theirs, "low": low, "high": high}
+
+
 def _difference(one: _Scored, other: _Scored) -> JsonObject:
     """Return the difference of two AUROC with its interval over tasks."""
     mine, theirs, name, against = one.cal, other.cal, one.row.judge, other.row.judge
     kept = np.isfinite(mine.scores) & np.isfinite(theirs.scores)
-    found = paired_difference(
-        mine.ranked(kept), theirs.ranked(kept), task_resamples(mine.tasks(kept))
-    )
+    found = _paired(mine.ranked(kept), theirs.ranked(kept), task_resamples(mine.tasks(kept)))
     value, low, high = found["value"], found["low"], found["high"]
     verdict = "level"
     if np.array_equal(mine.scores, theirs.scores, equal_nan=True):

@@ -469,7 +469,7 @@ def _ladder(certifier: Certifier, certificates: Sequence[Certificate]) -> list[d
             for item in items[:1]
             if item.after
         ]
-        rung = next_rung(certifier, CertificateSet(items, None), settings_of(items[0]))
+        rung = next_rung(certifier, CertificateSet(items), settings_of(items[0]))
         found += [
             {"code": code, "message": f"At {alpha:g}: {text}"}
             for code, texts in ((SECOND_PROMISE, tried), (NEXT_PROMISE, [rung] if rung else []))

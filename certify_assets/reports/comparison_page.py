@@ -28,7 +28,7 @@ _FLOATS = 12
 
 
 def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[PageTable]:
-    """Return ranking, certified coverage, cost, and unseen agents: those that have rows."""
+    """Return ranking, certified coverage and cost: those that have rows."""
     judged = [
         ({"corpus": document["corpus"], "judge": row["judge"]}, row, document["alphas"])
         for document in documents
@@ -47,11 +47,6 @@ def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[PageTable]
             "decision",
         ): [
             {**name, **_cost(row["cost"])} for name, row, _ in judged if row["family"] != "control"
-        ],
-        ("agents", "Runs of agents that a judge has not seen"): [
-            {"corpus": document["corpus"], "judge": item["judge"], **_unseen(item)}
-            for document in documents
-            for item in document["agent_disjoint"]
         ],
     }
     return [
@@ -88,23 +83,6 @@ def _certified(row: Mapping[str, Any], alphas: Sequence[float]) -> dict[str, str
         },
         "candidates": str(row["candidates"]),
         "tasks": f"{on['tasks']}{_CERTIFIED_ON.get(on['split'], ' (RL and CAL)')}" if on else DASH,
-    }
-
-
-def _unseen(item: Mapping[str, Any]) -> dict[str, str]:
-    """Return the evaluation on unseen agents over all folds."""
-    change, unseen = item["difference"]["auroc"], item["disjoint"]
-    difference = DASH
-    if change["value"] is not None:
-        difference = f"{change['value']:+.3f} ({_span(change)})".replace("-", "−")
-    return {
-        "folds": str(len(item["folds"])),
-        "CAL runs": str(item["rows"]),
-        "AUROC unseen": _area(unseen["auroc"]),
-        "95 %": _span(unseen["auroc"]),
-        "all agents": _area(item["trained_on_all"]["auroc"]),
-        "within agent": _area(unseen["within_agent"]),
-        "difference": difference,
     }
 
 
@@ -266,14 +244,6 @@ def comparison_markdown(document: Mapping[str, Any]) -> str:
         rows.append([row["judge"], *areas, *(_share(found.get(budget)) for budget in budgets)])
     names = [f"{side[:3]}. {alpha:g}" for side, alpha in budgets]
     return _block(["judge", "AUROC", "in task", *names], rows)
-
-
-def folds_markdown(evaluations: Sequence[Mapping[str, Any]]) -> str:
-    """Return the block of the evaluation on unseen agents; no name of an agent enters it."""
-    columns = ("AUROC unseen", "all agents", "difference", "within agent")
-    found = [(item["judge"], _unseen(item)) for item in evaluations]
-    rows = [[judge, *(figures[name] for name in columns)] for judge, figures in found]
-    return _block(("judge", *columns), rows)
 
 
 def table_markdown(documents: Sequence[Mapping[str, Any]]) -> str:

@@ -61,7 +61,6 @@ class Reviewer:
 
     name: str
     csrf: str
-    owned: bool = False  # the link is theirs alone, so they cannot be someone else
 
 
 def duration(minutes: float) -> str:

@@ -75,6 +75,13 @@ class RunLabels:
         found = [self.outcomes.get(name, UNLABELLED) for name in table.trajectories.tolist()]
         return replace(table, outcomes=np.array(found, dtype=np.int8))
 
+    def no_match(self, table: ScoreTable) -> InputError:
+        """Return the error of labels of which none names a run of a table."""
+        return InputError(
+            f"No label of {self.path} names a run of {table.path}. Write trajectory_id alike in "
+            "both files."
+        )
+
     def matching(self, table: ScoreTable) -> str:
         """Say how many labels name a run of a table, and how many of its runs have one."""
         assert table.trajectories is not None

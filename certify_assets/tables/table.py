@@ -98,7 +98,7 @@ class ScoreScaleError(TableError):
 
 #: words in the names of columns that may be meant, the likelier first
 _LIKELY = {
-    "task": ("task", "problem", "instance", "question", "item", "case", "scenario"),
+    "task": ("task", "problem", "instance", "question", "item", "case", "scenario", "example"),
     "score": ("score", "prob", "logit", "confidence", "grade", "rating"),
     "outcome": ("outcome", "label", "success", "pass", "resolved", "correct", "solved", "verdict"),
     "id": ("trajectory", "run", "trace"),

@@ -168,8 +168,8 @@ def test_labels_of_the_page_are_reported_when_it_stops(watched: Store) -> None:
         pass
     assert not watched.local_path("dagster/locks").exists(), "no label, no report"
     with served(watched) as page:
-        client = Client(page.url)
-        client.label(client.enter("ann"), 1)
+        client = Client(page.url, links=page.links)
+        client.label(client.enter("Ann"), 1)
     name = "operations/reviewed_labels"
     assert reported(watched, name) == of_documents(watched, name)
 

@@ -110,7 +110,7 @@ def without_content(text: str) -> str:
 def ann(session: ReviewSession) -> Iterator[Suspicious]:
     server = ReviewServer(session, reviewers=["ann"])
     with serving(server):
-        client = Client(server.url, links=server.links)
+        client = Client(server.links["ann"], links=server.links)
         yield Suspicious(client, client.enter("ann"))
 
 

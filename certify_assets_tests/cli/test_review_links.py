@@ -21,7 +21,7 @@ def test_links_of_a_file_are_the_same_after_a_restart(tmp_path: Path) -> None:
     assert Links([], file=file).tokens == more.tokens
     # whom the command does not name is kept in the file and not let in
     bob = Links(["Bob"], file=file)
-    assert bob.known(first.tokens["Ann"]) is None
+    assert bob.reviewer(first.tokens["Ann"]) is None
     assert Links([], file=file).tokens == more.tokens
 
 
@@ -30,13 +30,10 @@ def test_a_folder_keeps_no_links(tmp_path: Path) -> None:
         Links([], file=tmp_path)
 
 
-def test_a_link_without_a_name_belongs_to_who_uses_it_first(tmp_path: Path) -> None:
-    file = tmp_path / "links.json"
-    links = Links([], file=file)
-    token = links.tokens[""]
-    assert Links([], file=file).tokens == {"": token}
-    assert links.bind(token, "Ann") and not links.bind(token, "Bob")
-    assert Links([], file=file).tokens == {"Ann": token}
+def test_without_a_reviewer_there_is_no_link(tmp_path: Path) -> None:
+    for file in (None, tmp_path / "links.json"):
+        with pytest.raises(InputError, match="no reviewer is named"):
+            Links([], file=file)
 
 
 @pytest.mark.parametrize(

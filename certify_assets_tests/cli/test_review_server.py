@@ -134,9 +134,7 @@ def test_the_token_is_kept_in_a_strict_cookie_and_in_no_page(
         == f"certify_review_{server.port}={server.token}; HttpOnly; Path=/; SameSite=strict"
     )
     client.enter("Ann")
-    assert all(
-        server.token not in client.ask("GET", path).text for path in ("/", "/queue", "/name")
-    )
+    assert all(server.token not in client.ask("GET", path).text for path in ("/", "/queue"))
 
 
 def test_nobody_gets_in_without_the_token(server: Served, store: Store) -> None:
@@ -144,17 +142,14 @@ def test_nobody_gets_in_without_the_token(server: Served, store: Store) -> None:
     for path in (
         "/",
         "/queue",
-        "/name",
         "/?token=",
         "/?token=wrong",
         f"/?token={server.token[:-1]}",
         "/?token=%C3%A9",
     ):
         assert Client(server.url).ask("GET", path).status == 403, path
-    stranger = Client(
-        server.url, {f"certify_review_{server.port}": "wrong", "certify_reviewer": "Ann"}
-    )
-    for path in ("/label", "/skip", "/undo", "/again", "/name"):
+    stranger = Client(server.url, {f"certify_review_{server.port}": "wrong"})
+    for path in ("/label", "/skip", "/undo", "/again"):
         answer = stranger.ask(
             "POST", path, {"csrf": "", "run": "x", "number": 0, "outcome": 1, "line": 1}
         )
@@ -232,13 +227,8 @@ def test_a_link_labels_in_one_name_and_only_what_it_was_shown(
     whole = client.ask("GET", f"/text?run={mine.field('run')}")
     assert whole.headers["Content-Type"].startswith("text/plain") and "INSTRUCTION" in whole.text
     assert whole.headers["X-Content-Type-Options"] == "nosniff"
-    # another name in the form or in the cookie changes nothing
-    client.cookies["certify_reviewer"] = "Ann"
-    asked = client.ask("GET", "/name")
-    assert "<h1>Seen</h1>" in asked.text and 'id="reviewer"' not in asked.text
-    form = {"csrf": asked.field("csrf"), "reviewer": "Ann"}
-    assert client.ask("POST", "/name", form).status == 303
-    assert client.label(mine, 1).status == 303
+    # another name in the form changes nothing
+    assert client.label(mine, 1, reviewer="Ann").status == 303
     labels = labels_of(store)
     assert len(labels) == before + 1 and labels[-1].reviewer == "Seen"
 
@@ -287,7 +277,7 @@ def raw(server: Served, sent: bytes, *, wait: float = 5.0) -> bytes:
         (b"GET /?" + b"token=a&" * 50 + b" HTTP/1.0\r\nHost: localhost\r\n\r\n", b" 403 "),
         (b"GET /?token=\xff\xfe%00 HTTP/1.0\r\nHost: localhost\r\n\r\n", b" 400 "),
         (
-            b'GET / HTTP/1.0\r\nHost: localhost\r\nCookie: certify_reviewer=\xff; ;;=="\r\n\r\n',
+            b'GET / HTTP/1.0\r\nHost: localhost\r\nCookie: certify_review=\xff; ;;=="\r\n\r\n',
             b" 403 ",
         ),
         (b"GET / HTTP/1.0\r\nHost: localhost\r\nContent-Length: \xb2\r\n\r\n", b" 400 "),
@@ -312,7 +302,7 @@ def test_what_is_no_request_is_refused_without_repeating_it(
 
 @contextmanager
 def running(store: Store, limits: ReviewLimits) -> Iterator[ReviewServer]:
-    server = ReviewServer(ReviewSession(store, "c"), limits=limits)
+    server = ReviewServer(ReviewSession(store, "c"), reviewers=["Ann"], limits=limits)
     with serving(server):
         yield server
 
@@ -349,7 +339,7 @@ def flooded(server: ReviewServer, sent: bytes) -> Iterator[None]:
 )
 def test_connections_without_a_link_stand_in_no_reviewers_way(store: Store, sent: bytes) -> None:
     with running(store, ReviewLimits(connections=8)) as server:
-        client = Client(server.url)
+        client = Client(server.links["Ann"], links=server.links)
         client.enter("Ann")
         with flooded(server, sent):
             answers = [client.ask("GET", "/").status for _ in range(20)]
@@ -364,18 +354,6 @@ def test_a_connection_that_sends_nothing_is_closed_soon(store: Store) -> None:
         assert idle.recv(100) == b""
 
 
-def test_a_common_link_is_its_first_reviewers(store: Store) -> None:
-    with running(store, ReviewLimits()) as server:
-        first, second = Client(server.url), Client(server.url)
-        first.enter("Typo")
-        mine, theirs = first.enter("Una"), second.enter("Bea")
-        assert first.label(mine, 1).status == 303
-        before = len(labels_of(store))
-        answer = second.label(theirs, 0)
-        assert answer.status == 403 and len(labels_of(store)) == before
-        assert "You are Una" in second.ask("GET", "/").text
-
-
 def test_a_reviewer_who_is_named_twice_is_refused(store: Store) -> None:
     with pytest.raises(InputError, match="'Zoe' is named twice; name each of them once"):
         ReviewServer(ReviewSession(store, "c"), reviewers=["Zoe", " Zoe "])
@@ -387,8 +365,8 @@ def test_a_label_that_cannot_be_written_is_not_confirmed(
     store = Store(str(tmp_path))
     session_batch(store)
     with running(store, ReviewLimits()) as server:
-        client = Client(server.url)
-        page = client.enter("Full")
+        client = Client(server.links["Ann"], links=server.links)
+        page = client.enter("Ann")
         with closing(sqlite3.connect(tmp_path / "certify.db")) as database:
             database.execute(
                 "CREATE TRIGGER full BEFORE INSERT ON labels BEGIN "
@@ -407,7 +385,7 @@ def test_reviewers_are_told_where_a_table_was_altered(
     store = Store(str(tmp_path))
     session_batch(store)
     with running(store, ReviewLimits()) as server:
-        client = Client(server.url)
+        client = Client(server.links["Ann"], links=server.links)
         page = client.enter("Ann")
         assert client.label(page, 1).status == 303
         path = store.objects.path(decisions_sha256(Corpus(store, "c"), "0001"))
@@ -430,7 +408,7 @@ def test_pages_below_the_prefix_of_a_proxy(store: Store) -> None:
         public="review.example.org",
     )
     with serving(server):
-        link = urlsplit(server.url)
+        link = urlsplit(server.links["Prue"])
         assert (link.scheme, link.netloc, link.path) == (
             "https",
             "review.example.org",
@@ -445,10 +423,11 @@ def test_pages_below_the_prefix_of_a_proxy(store: Store) -> None:
             assert first.headers["Set-Cookie"].endswith(
                 "Path=/judges/review/; SameSite=strict; Secure"
             )
-            assert 'action="name"' in first.text, "relative, so that it holds below any prefix"
-            named = client.ask("POST", f"{base}/name", {"csrf": first.field("csrf")}, shown)
-            assert (named.status, named.headers["Location"]) == (303, "/judges/review/")
-            assert client.ask("GET", f"{base}/", headers=shown).status == 200
+            assert 'href="./"' in first.text, "relative, so that it holds below any prefix"
+            page = client.ask("GET", f"{base}/", headers=shown)
+            skipped = {name: page.field(name) for name in ("csrf", "run")}
+            answer = client.ask("POST", f"{base}/skip", skipped, shown)
+            assert (answer.status, answer.headers["Location"]) == (303, "/judges/review/")
             assert client.ask("GET", f"{base}/none/such", headers=shown).status == 404
         assert client.ask("GET", "/", headers={"Host": "other.example.org"}).status == 403
 

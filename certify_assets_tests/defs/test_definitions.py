@@ -18,7 +18,7 @@ def named(prefix: str, names: str) -> set[str]:
 
 
 TRANSFER_JUDGES = [name for name, spec in JUDGES.items() if spec.group == "transfer"]
-COMPARISON_ASSETS = named("corpora", "agent_disjoint comparison")
+COMPARISON_ASSETS = named("corpora", "comparison")
 CORPUS_ASSETS = COMPARISON_ASSETS | named(
     "corpora",
     "cal_split leak_controls profile report rl_split sft_split source_runs "

@@ -26,8 +26,7 @@ def test_what_trains_or_scores_with_a_language_model_is_in_the_pool() -> None:
 def test_where_a_judge_needs_a_gpu_its_decisions_ask_for_one(tmp_path: Path) -> None:
     code = (
         "from certify_assets.defs.operations.assets import decisions, recertification\n"
-        "from certify_assets.defs.research.assets import agent_disjoint\n"
-        "for made in (decisions, recertification, agent_disjoint):\n"
+        "for made in (decisions, recertification):\n"
         "    print(made.op.pool, made.op.tags.get('dagster-ray/config'))\n"
     )
 

@@ -128,7 +128,7 @@ def _label_a_run(world: Path) -> None:
     session, form = ReviewSession(Store(str(world / "root")), "c"), world / "form"
     server = ReviewServer(session, reviewers=["ann"], token_file=world / "links")
     with serving(server):
-        client = Client(server.url, links=server.links)
+        client = Client(server.links["ann"], links=server.links)
         page = client.enter("ann")
         if not form.exists():
             form.write_text(page.text, "utf-8")

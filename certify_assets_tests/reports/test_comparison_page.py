@@ -15,7 +15,6 @@ from certify_assets.reports.comparison_page import (
     comparison_markdown,
     comparison_metrics,
     comparison_tables,
-    folds_markdown,
     plotted,
     render_comparison,
     table_markdown,
@@ -45,7 +44,7 @@ def lexical(_small_corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> d
 
 @pytest.fixture
 def document(lexical: dict[str, Any]) -> dict[str, Any]:
-    """That comparison with judges of other families, what is missing, and names of agents."""
+    """That comparison with judges of other families, and what is missing."""
     found = copy.deepcopy(lexical)
     first = found["rows"][0]
     nothing = {"certified": False, "coverage": 0.0, "audit": None}
@@ -63,18 +62,7 @@ def document(lexical: dict[str, Any]) -> dict[str, Any]:
         found["rows"].append({**first, "judge": judge, **change})
     found["missing"].append({"judge": "base", "what": "scores", "reason": HOSTILE[0]})
     found["findings"].append({"code": "not_above_floor", "message": HOSTILE[0]})
-    areas = dict.fromkeys(("auroc", "within_agent"), first["auroc"]["cal"])
-    fold = {"sft_runs": 5, "cal_runs": 4, "auroc": 0.6, "auroc_trained_on_all": None}
-    agents = {
-        "judge": "lexical",
-        "rows": 20,
-        "folds": [{"agents": [name], **fold} for name in HOSTILE],
-        "disjoint": areas,
-        "trained_on_all": areas,
-        "difference": {"auroc": {"value": 0.05, "low": -0.01, "high": 0.1}},
-        "sentence": "lexical is not shown to lose.",
-    }
-    return {**found, "agent_disjoint": [agents]}
+    return found
 
 
 def test_the_page_holds_every_name_as_text_and_runs_nothing(document: dict[str, Any]) -> None:
@@ -90,19 +78,17 @@ def test_a_csv_of_the_comparison_runs_no_name_as_a_formula(
     document: dict[str, Any], tmp_path: Path
 ) -> None:
     names = ["=1+1", "n12;=1+1", "@x", "-0.5"]
-    (item,) = document["agent_disjoint"]
-    document["agent_disjoint"] = [item | {"judge": name} for name in names]
+    document["rows"] = [document["rows"][0] | {"judge": name} for name in names]
     write_main_exports(store := Store(str(tmp_path / "root")), [document])
-    stored = store.read_bytes("study/main_table_agents.csv").decode("utf-8")
+    stored = store.read_bytes("study/main_table_ranking.csv").decode("utf-8")
     _, *rows = csv.reader(io.StringIO(stored))
     assert [row[1] for row in rows] == ["'=1+1", "'n12;=1+1", "'@x", "-0.5"]
-    assert rows[0][-1] == "+0.050 (−0.010 to 0.100)"
 
 
 def test_tables_say_what_was_not_measured_and_what_continues(document: dict[str, Any]) -> None:
     first = document["rows"][0]
     first["cost"] |= {"train": None, "cpu_seconds_per_trajectory": None}
-    ranking, certified, cost, _ = (
+    ranking, certified, cost = (
         {line[1]: line for line in table.rows} for table in comparison_tables([document])
     )
     assert any("trained on" in cell for cell in ranking["grpo"])
@@ -116,12 +102,8 @@ def test_tables_say_what_was_not_measured_and_what_continues(document: dict[str,
     assert cost["paid"][-2] == "0.0015 USD"
 
 
-def test_blocks_for_the_asset_page_are_short_and_name_no_agent(document: dict[str, Any]) -> None:
-    for block in (
-        comparison_markdown(document),
-        folds_markdown(document["agent_disjoint"]),
-        table_markdown([document] * 60),
-    ):
+def test_blocks_for_the_asset_page_are_short(document: dict[str, Any]) -> None:
+    for block in (comparison_markdown(document), table_markdown([document] * 60)):
         assert len(block) < 1000 and "script" not in block
     first = document["rows"][0]
     metrics = comparison_metrics(document)

@@ -10,29 +10,17 @@ from pydantic import Field
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.assets import AssetStep, Made, asset
 from certify_assets.defs.names import RESEARCH_GROUP, RESULTS_GROUP, code_version, judge_key, key
-from certify_assets.defs.policies import KEPT_CURRENT, on_device_of_any_judge
+from certify_assets.defs.policies import KEPT_CURRENT
 from certify_assets.defs.setup import judges
 from certify_assets.files import canonical_json
 from certify_assets.judges.specs import JUDGES
-from certify_assets.operations import agent_folds, comparison
+from certify_assets.operations import comparison
 from certify_assets.reports import comparison_page
 from certify_assets.research import certifiability, real_scores, tables
 from certify_assets.research import simulation_study as simulations
 
 _compared = partial(asset, "corpora", RESULTS_GROUP)
 _table = partial(asset, "research", RESEARCH_GROUP, partitions_def=None)
-
-
-class AgentFoldsConfig(dg.Config):
-    """What is trained without some agents."""
-
-    judges: list[str] = Field(
-        default=["lexical"],
-        description="Judges that are trained on SFT; those that have not scored the corpus are "
-        "passed over. A language model trains once a fold, minutes each.",
-    )
-    folds: int = Field(default=4, description="Groups of agents, 2 to 4.")
-    seed: int = Field(default=42, description="Seed of the groups.")
 
 
 class SimulationConfig(dg.Config):
@@ -45,7 +33,7 @@ class SimulationConfig(dg.Config):
 
 def comparison_assets() -> list[dg.AssetsDefinition]:
     """Return the judges of a corpus side by side, and the table over all corpora."""
-    return [agent_disjoint, comparison_of_judges, main_table_of_judges]
+    return [comparison_of_judges, main_table_of_judges]
 
 
 def study_assets() -> list[dg.AssetsDefinition]:
@@ -59,37 +47,10 @@ def _by_judge(figures: Mapping[str, float | None]) -> dict[str, str]:
 
 
 @_compared(
-    deps=[judge_key(name, "scores") for name in agent_folds.fold_judges() if name in judges()]
-    + [key("corpora/sft_split"), key("corpora/cal_split")],
-    kinds={"json"},
-    **on_device_of_any_judge(),
-)
-def agent_disjoint(step: AssetStep, config: AgentFoldsConfig) -> Made:
-    """Evaluate judges on runs of agents they have never seen.
-
-    Trained on the SFT runs of some agents, read on CAL runs of the others, next to the judge
-    trained on all, on the same rows.
-    """
-    found, left_out = agent_folds.evaluate_scored(
-        step.corpus, config.judges, folds=config.folds, seed=config.seed
-    )
-    metrics = {f"unseen_{item['judge']}": item["disjoint"]["auroc"]["value"] for item in found}
-    said = " ".join(item["sentence"] for item in found)
-    metadata = {
-        "unseen_agents": dg.MetadataValue.md(comparison_page.folds_markdown(found)),
-        "said": said or "no judge that trains on SFT has scored this corpus.",
-        **{name: value for name, value in metrics.items() if value is not None},
-        "left_out": dg.MetadataValue.json(left_out),
-    }
-    params = {"folds": config.folds, "seed": config.seed}
-    return step.made(metadata, params=params, documents=_by_judge(metrics))
-
-
-@_compared(
     name="comparison",
     # those of the user's document too
     deps=[judge_key(name, part) for name in judges() for part in ("certificate", "audit")]
-    + [agent_disjoint, key("corpora/leak_controls")],
+    + [key("corpora/leak_controls")],
     kinds={"json", "html"},
     automation_condition=KEPT_CURRENT,
 )

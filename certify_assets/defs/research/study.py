@@ -29,7 +29,7 @@ from certify_assets.storage.store import Store
 STUDY, TABLES = "research_study", "research_tables"
 _SIMULATION = "research/simulation"
 # what reads every judge there is
-_LAST = {"corpora/agent_disjoint", "corpora/comparison", "research/real_scores"}
+_LAST = {"corpora/comparison", "research/real_scores"}
 _WAITED = "a step that it needs did not end."
 Say = Callable[[str], None]
 
