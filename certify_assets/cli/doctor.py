@@ -14,7 +14,7 @@ from certify_assets.certificates.sampling import Draw
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet
 from certify_assets.cli.drawn import DRAWN_BY, filled, names_of
-from certify_assets.cli.options import PATH
+from certify_assets.cli.options import PATH, SOURCE, as_given
 from certify_assets.cli.output import NOTHING, answer, answers, refuse_overwrite, write_tables
 from certify_assets.cli.reading import column_options, reading_words, remedies
 from certify_assets.cli.sample import rows_to_label
@@ -24,7 +24,7 @@ from certify_assets.errors import InputError
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.settings import COLUMNS, ReadingOptions
 from certify_assets.tables.writing import harmless
-from certify_assets.words import at_most, percent
+from certify_assets.words import WORDS, at_most, percent
 
 _CERTIFICATE = "certificate.json"
 _MOST_NAMES = 5
@@ -33,7 +33,7 @@ _MOST_NOTES = 4
 
 
 @click.command()
-@click.argument("paths", type=PATH, nargs=-1, required=True, metavar="PATH…")
+@click.argument("paths", type=SOURCE, nargs=-1, required=True, metavar="PATH…")
 @click.option("--labels", type=PATH, help="Labels by trajectory_id, in place of outcomes.")
 @click.option(
     "--judge",
@@ -157,9 +157,12 @@ def _said(found: Diagnosis) -> Iterator[str]:
         yield sides_of(best.certified[-1]).sentence
         if best.rung:
             yield best.rung
-    first = next((one.findings[0] for one in best.certified[0].certificates if one.findings), None)
-    if first is not None:
-        yield f"{first['code']}: {first['message']}"
+    # why a side decides nothing matters where no side decides anything
+    for certificate in best.certified[0].certificates:
+        for finding in certificate.findings:
+            if finding["code"] != "nothing_passes" or not widest:
+                yield f"{WORDS[certificate.side]}: {finding['code']}: {finding['message']}"
+                return
 
 
 def _promise(found: CertificateSet) -> str:
@@ -170,22 +173,19 @@ def _offered(found: Diagnosis, drawn: int, out: Path) -> Iterator[str]:
     """Say what labels would buy, and where the runs to label are."""
     if not found.plans:
         return
+    rate, area = found.guess
     if found.plan is None:
-        area = f"{found.guess[1]:.2f}"
-        enough = f"More labels alone will not help a judge of AUROC {area}."
+        enough = f"More labels alone will not help a judge of AUROC {area:.2f}."
         if found.needed is not None:
             enough = (
                 f"About {found.needed:,} tasks with one labelled run each have a fair chance, if "
-                f"the judge's AUROC is {area}."
+                f"the judge's AUROC is {area:.2f}."
             )
         yield f"{found.found['tasks']:,} tasks can promise nothing. {enough}"
         return
-    rate, area = found.guess
-    known = (
-        "A guess: half of the runs succeed, AUROC"
-        if found.guess == GUESS
-        else (f"Taken from the labels: {percent(rate)} of the runs succeed, AUROC")
-    )
+    known = "A guess: half of the runs succeed, AUROC"
+    if found.guess != GUESS:
+        known = f"Taken from the labels: {percent(rate)} of the runs succeed, AUROC"
     yield f"What labels would buy. {known} {area:.2f}."
     for plan in found.plans:
         parts = [
@@ -241,7 +241,7 @@ def _steps(
     sheet: Path | None,
 ) -> Iterator[str]:
     """Return the next commands."""
-    best, given = found.best, [str(path) for path in paths]
+    best, given = found.best, [as_given(path) for path in paths]
     if found.obstacle:
         judged = bool(found.found["judges"])
         if judged and len(found.found["truths"]) > 1:

@@ -195,7 +195,7 @@ def _source(path: Path, reading: ReadingOptions, *, outcomes: bool) -> tuple[Any
         if (field == "score" or outcomes) and field not in before:
             name = runs.named(kind, asked.get(field))
             asked |= {} if name is None else {field: name}
-    return runs.frame, replace(reading, columns=asked)
+    return runs.source, replace(reading, columns=asked)
 
 
 def labelled(table: ScoreTable) -> ScoreTable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ from certify_assets.corpora.formats.base import Draft, Judgement, Reading
 from certify_assets.corpora.formats.files import FileSet
 from certify_assets.corpora.formats.gathering import Run, StepTexts, gather
 from certify_assets.corpora.formats.outcomes import Unclear
+from certify_assets.corpora.formats.records import DELIMITED, JSON, LINES, mapping
 from certify_assets.corpora.formats.scout import is_scan, read_scan
 from certify_assets.errors import InputError
 from certify_assets.tables.outcomes import OutcomeColumn
@@ -22,7 +24,7 @@ from certify_assets.tables.settings import COLUMNS
 from certify_assets.tables.table import number_of
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 JUDGE: Final = "judge"
 TRUTH: Final = "truth"
@@ -51,6 +53,7 @@ _KINDS: Final = (
 _GRADES: Final = 3
 #: bytes of a file in which the names of its columns are looked for
 _ENDS: Final = 1 << 16
+_WORD: Final = re.compile(r"[^\W\d]\w*")
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,8 @@ class JudgedRuns:
 
     Parameters
     ----------
-    frame : pandas.DataFrame
-        task_id, trajectory_id, agent, and a column for each judgement.
+    source : pandas.DataFrame or Path
+        task_id, trajectory_id, agent, and a column for each judgement; of a score table its path.
     kinds : mapping of str to str
         `JUDGE` or `TRUTH` by column.
     title : str
@@ -71,7 +74,7 @@ class JudgedRuns:
         What was understood.
     """
 
-    frame: pd.DataFrame
+    source: Any
     kinds: Mapping[str, str]
     title: str = ""
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -89,8 +92,8 @@ class JudgedRuns:
         if name is None:
             if len(columns) > 1:
                 raise InputError(
-                    f"{self.frame.attrs['path']} holds several {kind}s: {', '.join(columns)}. Name "
-                    f"one with --{kind} NAME."
+                    f"{self.source.attrs['path']} holds several {kind}s: {', '.join(columns)}. "
+                    f"Name one with --{kind} NAME."
                 )
             return next(iter(columns), None)
         if name in self.kinds:
@@ -99,7 +102,7 @@ class JudgedRuns:
         same = [column for column in columns if column.rpartition(" (")[0] == name]
         if len(same) != 1:
             raise InputError(
-                f"{self.frame.attrs['path']} holds no {kind} {name!r}; it holds "
+                f"{self.source.attrs['path']} holds no {kind} {name!r}; it holds "
                 f"{', '.join(self.kinds) or 'none'}. Name one of these with --{kind}."
             )
         return same[0]
@@ -119,21 +122,32 @@ def is_log(path: Path, columns: Collection[str] = ()) -> bool:
         return True
     if not path.is_file():
         return False
-    wanted = columns or (COLUMNS["task"], COLUMNS["score"])
-    with path.open("rb") as stream:
-        ends = stream.read(_ENDS)
-        # Parquet names its columns at the end
-        stream.seek(max(0, path.stat().st_size - _ENDS))
-        ends += stream.read()
-    # a table in JSON is a list
-    single = path.suffix.lower() == ".json" and ends.lstrip()[:1] == b"{"
-    named = [rf"(?<!\w){re.escape(name)}(?!\w)".encode() for name in wanted]
-    if not single and all(re.search(name, ends) for name in named):
+    if _names(path) >= set(columns or (COLUMNS["task"], COLUMNS["score"])):
         return False
     try:
         return detect_format([path]) != "table"
     except InputError:
         return False
+
+
+def _names(path: Path) -> set[str]:
+    """Return what may be names of columns, from the ends of a file."""
+    with path.open("rb") as stream:
+        head = stream.read(_ENDS)
+        stream.seek(max(0, path.stat().st_size - _ENDS))
+        tail = stream.read()
+    suffix, text = path.suffix.lower(), head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+    if suffix in JSON:
+        # a table in JSON is a list, or lines
+        if suffix not in LINES and not text.startswith("["):
+            return set()
+        try:
+            return set(mapping(json.JSONDecoder().raw_decode(text, text.find("{"))[0]))
+        except ValueError:
+            return set()
+    # Parquet names its columns at the end, text in its first lines
+    lines = "\n".join(text.splitlines()[:2]) if suffix in DELIMITED else text
+    return set(_WORD.findall(lines + tail.decode("latin-1") * (suffix not in DELIMITED)))
 
 
 def read_judged(paths: Sequence[Path], *, texts: StepTexts | None = None) -> JudgedRuns:
