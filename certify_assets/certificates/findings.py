@@ -25,8 +25,8 @@ from certify_assets.certificates.diagnosis import FEW_TASKS, diagnose_evaluation
 from certify_assets.certificates.evaluation import Evaluation
 from certify_assets.certificates.evidence import GIVEN, Evidence
 from certify_assets.certificates.inputs import Observations
-from certify_assets.certificates.settings import BONFERRONI, Settings
-from certify_assets.certificates.task_sizes import POOL_TASKS, pseudo_task
+from certify_assets.certificates.settings import Settings
+from certify_assets.certificates.task_sizes import POOL_TASKS
 from certify_assets.errors import quoted
 from certify_assets.files import shortest
 from certify_assets.names import spelled
@@ -64,8 +64,6 @@ SENTENCES: Final = {
     "to human review when decided.",
     "few_tasks": "The table has {counts.tasks} tasks. The bootstrap has not been validated below "
     "{least}.",
-    "tied_grid": "The {counts.thresholds.size} thresholds hold {distinct} distinct scores. The "
-    "correction still counts them all.",
     "saturated_scores": "{rows.at_ends} of {rows.scored} scores share the {end} value, {value}. "
     "{remedy}",
     "duplicate_rows": "{repeats} of {rows.rows} rows repeat an earlier one, with the same task, "
@@ -103,8 +101,6 @@ SENTENCES: Final = {
     "Such a pool may raise the size ratio of wrong tasks, and never lowers it.",
     "size_charge": "{charge:.3g} of the covered trajectories count as wrong, because the "
     "calibration tasks say too little of tasks as large as theirs.",
-    "pool_size_ratio": "The pool {moves} the size ratio of wrong tasks from {before:.3g} to "
-    "{after:.3g}. Equally many attempts at every task would cover more.",
     "pilot_missing": "{why}",
     "nothing_passes": "{why}",
 }
@@ -178,9 +174,6 @@ def _of_the_table(case: _Case) -> _Found:
     proved = settings.method.pilot or settings.method.by_rows
     if counts.tasks < FEW_TASKS and not proved:
         yield "few_tasks", {"least": FEW_TASKS}
-    distinct = np.unique(counts.thresholds).size
-    if distinct < counts.thresholds.size and settings.multiplicity == BONFERRONI:
-        yield "tied_grid", {"distinct": distinct}
     yield from _of_the_ends(case.rows)
 
 
@@ -346,11 +339,10 @@ def _of_the_certificate(case: _Case) -> _Found:
 
 def _of_the_guard(case: _Case) -> _Found:
     """Say where a wider threshold passes the bootstrap and not the guard."""
-    guard, chosen = case.evaluation.guard, case.evaluation.chosen
-    blocked = np.flatnonzero(case.evaluation.passed_test & ~guard.passed)
-    if not blocked.size or blocked[-1] <= (-1 if chosen is None else chosen):
-        return
-    yield "guard_floor_blocked", {"wider": case.counts.at(int(blocked[-1]))}
+    chosen = -1 if case.evaluation.chosen is None else case.evaluation.chosen
+    blocked = np.flatnonzero(case.evaluation.passed_test & ~case.evaluation.guarded)
+    if blocked.size and blocked[-1] > chosen:
+        yield "guard_floor_blocked", {"wider": case.counts.at(int(blocked[-1]))}
 
 
 def _of_the_pool(case: _Case) -> _Found:
@@ -365,8 +357,3 @@ def _of_the_pool(case: _Case) -> _Found:
         yield "unlike_pool", {}
     if pseudo.charges[place] > 0:
         yield "size_charge", {"charge": pseudo.charges[place]}
-    alone = pseudo_task(case.rows, case.counts, case.settings, None)
-    before, after = float(alone.ratios[place]), float(pseudo.ratios[place])
-    if f"{before:.3g}" != f"{after:.3g}":
-        moves = "raises" if after > before else "lowers"
-        yield "pool_size_ratio", {"moves": moves, "before": before, "after": after}

@@ -44,7 +44,6 @@ from certify_assets.cli.options import (
 )
 from certify_assets.cli.output import (
     NOTHING,
-    TextTable,
     answer,
     answers,
     answers_at_length,
@@ -154,7 +153,6 @@ def plan(
     for part in BatchDraw(made, frozen, 0).sides:
         documents.append({**part.plan.model_dump(mode="json"), "sets": _sets(part)})
         blocks.append(f"{part.plan.side.capitalize()} side. {_start(part)}")
-        blocks.append(_table_of_sets(documents[-1]["sets"]))
     if made.cut is not None:
         blocks.append(f"Runs up to the score {made.cut:g} may fail, the others pass.")
     document = made.to_dict() | {"sides": documents}
@@ -177,20 +175,6 @@ def _sets(part: SideDraw) -> list[JsonObject]:
         }
         for one in part.sets
     ]
-
-
-def _table_of_sets(sets: list[JsonObject]) -> TextTable:
-    columns = ["threshold", "runs", "predicted error", "labels needed with 0, 1, 2 … errors"]
-    rows = [
-        [
-            f"{item['threshold']:g}",
-            f"{item['runs']:,}",
-            f"{item['predicted_error']:.3f}",
-            ", ".join(map(str, item["labels"][:_SHOWN])),
-        ]
-        for item in sets
-    ]
-    return TextTable("Sets, the surest first", columns, rows)
 
 
 def _start(part: SideDraw) -> str:
