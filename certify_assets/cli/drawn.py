@@ -237,12 +237,6 @@ def _joined(
     return Calibration(whole, rows, drawn.draw.inputs, drawn)
 
 
-def join_labels(table: ScoreTable, labels: Path, reading: ReadingOptions) -> ScoreTable:
-    """Return the runs of a table that a file labels, by trajectory_id; say how many match."""
-    require_ids(table)
-    return _labelled_by(_read_labels(labels, reading), table)
-
-
 def _say_matching(found: RunLabels, table: ScoreTable) -> None:
     say(found.matching(table))
     if (agreement := found.agreement(table)) is not None:

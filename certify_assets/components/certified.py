@@ -39,6 +39,7 @@ def issue(table: ScoreTable, *, alpha: float, side: str, promise: str | None) ->
         agents=rows.agents,
         named=rows.named,
         alone=rows.alone,
+        again=rows.again,
         provenance=rows.reading,
         left_out=rows.left_out,
     )
