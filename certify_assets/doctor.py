@@ -24,6 +24,7 @@ from certify_assets.corpora.judged import (
     kind_by_name,
     read_judged,
 )
+from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError, UnfitTableError
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.run_labels import RunLabels, require_ids
@@ -128,6 +129,8 @@ class Diagnosis:
         Columns that were found under other names, by field.
     plans : tuple of LabelPlan
         Draws of runs to label, where nothing is certified.
+    needed : int, optional
+        Tasks with one labelled run each that have a fair chance, where no draw has one.
     guess : tuple of two floats
         Success rate and AUROC that the plans assume.
     notes : tuple of str
@@ -142,6 +145,7 @@ class Diagnosis:
     truth: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     plans: tuple[LabelPlan, ...] = ()
+    needed: int | None = None
     guess: tuple[float, float] = GUESS
     notes: tuple[str, ...] = ()
     obstacle: str = ""
@@ -212,24 +216,28 @@ def diagnose(
         notes += [*known.read_as, known.matching(first), *filter(None, [said])]
     found = _found(runs, tables, outcome)
     obstacle = _obstacle(judges, truths, tables)
-    about: dict[str, Any] = {
-        "title": runs.title,
-        "found": found,
-        "truth": outcome,
-        "columns": columns,
-        "notes": (*runs.notes, *notes),
-    }
+    diagnosis = Diagnosis(
+        runs.title,
+        found,
+        truth=outcome,
+        columns=columns,
+        notes=(*runs.notes, *notes),
+        obstacle=obstacle,
+    )
     if obstacle:
-        return Diagnosis(**about, obstacle=obstacle)
+        return diagnosis
     answers = [_answer(name, table, len(tables)) for name, table in tables.items()]
     answers.sort(key=lambda one: (*(-share for share in one.decided), -(one.auroc or 0)))
-    diagnosis = Diagnosis(**about, judges=tuple(answers))
+    diagnosis = replace(diagnosis, judges=tuple(answers))
     table = answers[0].table
     # where most runs have a label, more labels of them do not help
     if diagnosis.answer == "certificate" or 2 * answers[0].labelled > len(table):
         return diagnosis
     guess = _guess(answers[0])
-    return replace(diagnosis, guess=guess, plans=tuple(_plans(table, guess)))
+    success_rate, auroc = guess
+    planner = Planner.of(table.scores, table.tasks, success_rate=success_rate, auroc=auroc)
+    planned = replace(diagnosis, guess=guess, plans=tuple(_plans(planner)))
+    return planned if planned.plan else replace(planned, needed=_needed(planner))
 
 
 def sides_of(found: CertificateSet) -> Sides:
@@ -264,28 +272,36 @@ def _of_table(path: Path, reading: ReadingOptions) -> tuple[JudgedRuns, dict[str
     identity = columns.get("id") or there.get("id")
     if "task" not in {*there, *columns} and identity:
         columns["task"] = identity
-        notes.append(f"column {identity!r} as task_id: every run counts as a task of its own")
-    taken = {*columns.values(), *(there[one] for one in there if one not in ("score", "outcome"))}
+        notes.append(
+            f"column {identity!r} as task_id: every run counts as a task of its own. If tasks were "
+            "run more than once, name their column with --columns task=NAME"
+        )
+    used = {*columns.values(), *(there[one] for one in there if one not in ("score", "outcome"))}
     kinds = {
         there[one]: kind for one, kind in (("score", JUDGE), ("outcome", TRUTH)) if one in there
     }
-    others = {name: kind_by_name(name) for name in names if name not in taken and name not in kinds}
-    table = read_table(path, set(others))
+    others = {name: kind_by_name(name) for name in names if name not in used and name not in kinds}
+    table, known = read_table(path, set(others)), {*kinds.values()}
     for name, kind in others.items():
         # a score or outcome that is named as such leaves no doubt
-        if kind and kind not in {*kinds.values()} - {kinds.get(name)} and name in table.columns:
+        if kind and kind not in known and name in table.columns:
             numbers = all(number_of(value) is not None for value in table.values(name))
             if kind == TRUTH or numbers:
                 kinds[name] = kind
-    frame: Any = path
-    return JudgedRuns(frame, kinds, "score table", notes=tuple(notes)), columns
+    return JudgedRuns(path, kinds, "score table", notes=tuple(notes)), columns
 
 
 def _names(runs: JudgedRuns, kind: str, name: str | None) -> list[str]:
     """Return the columns of a kind, or the one that is named."""
     if name is None:
         return [column for column, found in runs.kinds.items() if found == kind]
-    if isinstance(runs.frame, Path):
+    if isinstance(runs.source, Path):
+        names = read_table(runs.source, set()).names
+        if not matched(names, {name}):
+            raise InputError(
+                f"{runs.source} has no column {name!r}; its columns are {', '.join(names[:12])}. "
+                f"Name one of these with --{kind}."
+            )
         return [name]
     return [column for column in [runs.named(kind, name)] if column]
 
@@ -305,7 +321,7 @@ def _tables(
         names = {"score": judge, **({"outcome": outcome} if outcome is not None else {})}
         asked = replace(reading, columns={**reading.columns, **names})
         try:
-            table = read_score_table(runs.frame, asked, fields=fields).choose_split("cal")
+            table = read_score_table(runs.source, asked, fields=fields).choose_split("cal")
         except TableError as refused:
             if len(judges) == 1:
                 raise
@@ -315,31 +331,32 @@ def _tables(
         if labels is not None:
             require_ids(table)
             table = labels.join(table)
+            if table.outcomes is None or (table.outcomes < 0).all():
+                raise labels.no_match(table)
         tables[judge] = table
     return tables, notes
 
 
-def _found(
-    runs: JudgedRuns, tables: Mapping[str, ScoreTable], outcome: str | None
-) -> dict[str, Any]:
+def _found(runs: JudgedRuns, tables: Mapping[str, ScoreTable], outcome: str | None) -> JsonObject:
     """Count what there is."""
     kinds = runs.kinds
     judges, truths = ([name for name in kinds if kinds[name] == kind] for kind in (JUDGE, TRUTH))
     table = next(iter(tables.values()), None)
+    tasks, agents = list[Any](), list[str]()
     if table is not None:
-        tasks, agents = table.tasks.tolist(), table.agents
-        agents = [] if agents is None else sorted(set(agents.tolist()))
-    elif isinstance(runs.frame, Path):
-        tasks, agents = list(range(len(read_table(runs.frame, set())))), []
+        tasks = table.tasks.tolist()
+        agents = [] if table.agents is None else sorted(set(table.agents.tolist()))
+    elif isinstance(runs.source, Path):
+        tasks = list(range(len(read_table(runs.source, set()))))
     else:
-        tasks = runs.frame[COLUMNS["task"]].tolist()
-        agents = sorted(set(runs.frame[COLUMNS["agent"]]))
+        tasks = runs.source[COLUMNS["task"]].tolist()
+        agents = sorted(set(runs.source[COLUMNS["agent"]]))
     sizes = np.unique(np.asarray(tasks, dtype=str), return_counts=True)[1]
     labelled = 0
     if table is not None and table.outcomes is not None:
         labelled = int(np.count_nonzero(table.outcomes >= 0))
-    elif table is None and not isinstance(runs.frame, Path) and outcome is not None:
-        labelled = int(runs.frame[outcome].count())
+    elif table is None and not isinstance(runs.source, Path) and outcome is not None:
+        labelled = int(runs.source[outcome].count())
     attempts = np.quantile(sizes, (0, 0.5, 1), method="nearest").astype(int).tolist()
     return {
         "runs": len(tasks),
@@ -383,7 +400,8 @@ def _answer(name: str, table: ScoreTable, candidates: int) -> JudgeAnswer:
         agents=rows.agents,
         named=table.named,
         alone=table.alone,
-        provenance=table.reading.provenance(),
+        again=table.again,
+        provenance=table.reading,
         left_out=int(np.count_nonzero(~known)),
     )
     found = []
@@ -412,10 +430,18 @@ def _guess(judge: JudgeAnswer) -> tuple[float, float]:
     return ones / (ones + zeros), judge.auroc
 
 
-def _plans(table: ScoreTable, guess: tuple[float, float]) -> list[LabelPlan]:
-    """Return what draws would give: one labelled run of every task, two, four and all."""
-    success_rate, auroc = guess
-    planner = Planner.of(table.scores, table.tasks, success_rate=success_rate, auroc=auroc)
+def _needed(planner: Planner) -> int | None:
+    """Return the tasks that the easiest promise takes, on the easier side."""
+    settings = Settings(procedure=PROMISED[AVERAGE], alpha=BUDGETS[-1])
+    found = (
+        planner.tasks_needed(settings.replace(side=side), attempts=1)
+        for side in ("reject", "release")
+    )
+    return min(filter(None, found), default=None)
+
+
+def _plans(planner: Planner) -> list[LabelPlan]:
+    """Return what draws would give: one labelled run of every task, two, and up to four."""
     tasks = min(int(planner.sizes.size), MOST_TASKS)
     one = [_plan(planner, tasks, 1, PROMISED[name]) for name in (PROVED, AVERAGE)]
     # the promise on average is made where the proof decides nothing

@@ -76,7 +76,7 @@ class DrawnFile:
             sha256=said_of["sha256"],
         )
         columns = ColumnReader(table, reading.settings)
-        runs = columns.ids(name, unique=True)
+        runs = columns.unique_ids(name)
         columns.settle()
         numbers = table.values(BATCH) if BATCH in table.columns else []
         batches = {
@@ -237,12 +237,6 @@ def _joined(
     return Calibration(whole, rows, drawn.draw.inputs, drawn)
 
 
-def join_labels(table: ScoreTable, labels: Path, reading: ReadingOptions) -> ScoreTable:
-    """Return the runs of a table that a file labels, by trajectory_id; say how many match."""
-    require_ids(table)
-    return _labelled_by(_read_labels(labels, reading), table)
-
-
 def _say_matching(found: RunLabels, table: ScoreTable) -> None:
     say(found.matching(table))
     if (agreement := found.agreement(table)) is not None:
@@ -255,10 +249,7 @@ def _labelled_by(found: RunLabels, table: ScoreTable) -> ScoreTable:
     joined = found.join(table)
     assert joined.outcomes is not None
     if (joined.outcomes == UNLABELLED).all():
-        raise InputError(
-            f"No label of {found.path} names a run of {table.path}. Write trajectory_id alike in "
-            "both files."
-        )
+        raise found.no_match(table)
     if (joined.outcomes == UNCLEAR).any():
         raise InputError(
             f"{found.path} calls runs unclear, which only a draw settles. Give its file with "

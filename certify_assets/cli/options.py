@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
@@ -22,9 +23,42 @@ if TYPE_CHECKING:
 
 #: place of the words of a call in the context of its command
 GIVEN: Final = "certify_assets.given"
+# place of the URLs of copies there
+_COPIED: Final = "certify_assets.copied"
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
+
+
+class _Source(click.Path):
+    """A path, or a URL, of which a command reads a copy."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        """Return the path, or that of a copy that lasts as long as the command."""
+        text = os.fspath(value)
+        if ctx is None or "://" not in text:
+            return super().convert(value, param, ctx)
+        from certify_assets.storage.urls import local_copies, shown_url
+
+        copy = ctx.with_resource(local_copies([text]))[0]
+        ctx.meta.setdefault(_COPIED, {})[copy] = shown_url(text)
+        return copy
+
+
+#: a score table or a log: a file, a folder, or a URL such as mlflow+http://HOST:PORT/EXPERIMENT
+SOURCE = _Source(path_type=Path)
+
+
+def as_given(path: Path) -> str:
+    """Return a path as further commands name it: that of a copy by its URL, without password."""
+    context = click.get_current_context(silent=True)
+    copied: dict[Path, str] = {} if context is None else context.meta.get(_COPIED, {})
+    return copied.get(path, str(path))
 
 
 def given_command(*more: str) -> str:
@@ -81,7 +115,7 @@ NATURAL = click.IntRange(min=0)
 COUNT = click.IntRange(min=1)
 
 certificate_argument = click.argument("certificate", type=PATH)
-scores_argument = click.argument("scores", type=PATH)
+scores_argument = click.argument("scores", type=SOURCE)
 out_option = click.option("--out", type=PATH, help="Also write the document to this file.")
 split_option = click.option(
     "--split", help="Rows to use, by the table's split column. [default: all]"

@@ -93,8 +93,8 @@ def reading_options(
             "--columns",
             metavar="FIELD=NAME,…",
             callback=lambda _, __, text: parse_columns(text or ""),
-            help="Other names of columns: task=…,score=…,again=…,outcome=…,id=…,agent=…,group=…,"
-            "split=…,annotator=….",
+            help="Other names of columns: task=…,score=…,again=…,outcome=…,id=…,agent=…,split=…,"
+            "annotator=….",
         ),
     ]
     if names:
@@ -195,7 +195,7 @@ def _source(path: Path, reading: ReadingOptions, *, outcomes: bool) -> tuple[Any
         if (field == "score" or outcomes) and field not in before:
             name = runs.named(kind, asked.get(field))
             asked |= {} if name is None else {field: name}
-    return runs.frame, replace(reading, columns=asked)
+    return runs.source, replace(reading, columns=asked)
 
 
 def labelled(table: ScoreTable) -> ScoreTable:
@@ -220,6 +220,10 @@ def remedies() -> Iterator[None]:
     except TableError as problems:
         context = click.get_current_context(silent=True)
         if context is None or not problems.options:
+            raise
+        # an option of its own names them
+        own = {"score": context.params.get("judge"), "outcome": context.params.get("truth")}
+        if any(own.get(name) for name in problems.options):
             raise
         columns = {name: text for name, text in problems.options.items() if name in COLUMNS}
         words = ["certify", *context.meta.get(GIVEN, ())]

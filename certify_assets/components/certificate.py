@@ -50,9 +50,9 @@ class CertificateComponent(dg.Component, dg.Resolvable, dg.Model):
         "loaded through the IO manager of the asset.",
         examples=["scores.csv"],
     )
-    columns: dict[str, str] = pydantic.Field(
-        {},
-        description="Names of columns by task, score, outcome, id, agent, group and split.",
+    columns: dict[str, str] | None = pydantic.Field(
+        None,
+        description="Names of columns by task, score, outcome, id, agent and split.",
         examples=[{"task": "case", "score": "judge_score", "outcome": "human_label"}],
     )
     alpha: float = pydantic.Field(
@@ -76,6 +76,17 @@ class CertificateComponent(dg.Component, dg.Resolvable, dg.Model):
     decisions: bool = pydantic.Field(
         False, description="Whether two more assets decide the runs without an outcome."
     )
+
+    @classmethod
+    def model(cls) -> type[pydantic.BaseModel]:
+        """Return the schema of the YAML file, with what each field means."""
+        derived = super().model()
+        for name, field in derived.model_fields.items():
+            # Dagster keeps those of required fields alone
+            field.description = cls.model_fields[name].description
+            field.examples = cls.model_fields[name].examples
+        derived.model_rebuild(force=True)
+        return derived
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the certificate with its checks, and the assets of decided runs."""
@@ -115,7 +126,7 @@ class _Source:
             import pandas as pd
 
             value = pd.concat(value.values(), ignore_index=True)
-        columns = checked_columns(self.asked.columns.items())
+        columns = checked_columns((self.asked.columns or {}).items())
         reading = ReadingOptions(columns, TableSettings(unlabelled="drop"))
         if issued is not None:
             reading = reading.as_issued(self.asked.asset, issued.certificates)
@@ -209,7 +220,8 @@ def _checks(source: _Source) -> dg.AssetChecksDefinition:
             asset=key,
             additional_deps=[source.key],
             description="Runs of new tasks, labelled after the certificate, do not show an error "
-            "above α. They must be drawn at random. A false alarm has probability at most δ.",
+            "above α. They must be drawn at random. A false alarm on a side has probability at "
+            "most δ.",
         ),
     ]
 

@@ -167,8 +167,8 @@ def _table_rows(path: Path, reviewer: str | None) -> tuple[list[_Row], tuple[str
     for index, outcome in enumerate(columns["outcome"]):
         said = {name: _text(columns[name][index]) for name in texts if name in columns}
         said["reviewer"] = said.get("reviewer") or reviewer or ""
-        token = f"file:{digest}:{table.rows.numbers[index]}"
-        rows.append(_Row(table.rows.name(index), token, outcome, **said))
+        token = f"file:{digest}:{index + 1}"
+        rows.append(_Row(table.row(index), token, outcome, **said))
     return rows, table.read_as
 
 

@@ -75,6 +75,13 @@ class RunLabels:
         found = [self.outcomes.get(name, UNLABELLED) for name in table.trajectories.tolist()]
         return replace(table, outcomes=np.array(found, dtype=np.int8))
 
+    def no_match(self, table: ScoreTable) -> InputError:
+        """Return the error of labels of which none names a run of a table."""
+        return InputError(
+            f"No label of {self.path} names a run of {table.path}. Write trajectory_id alike in "
+            "both files."
+        )
+
     def matching(self, table: ScoreTable) -> str:
         """Say how many labels name a run of a table, and how many of its runs have one."""
         assert table.trajectories is not None
@@ -111,7 +118,7 @@ def _majority(votes: Sequence[int]) -> int | None:
 def _twice(rows: LabelRows, said: tuple[str, str], before: int, place: int) -> InputError:
     """Return the error of an annotator who labels a run twice."""
     annotator, run = said
-    first, again = rows.table.rows.name(before), rows.table.rows.name(place)
+    first, again = rows.table.row(before), rows.table.row(place)
     by = f" of {shown(annotator)}" if annotator else ""
     if rows.outcomes[before] == rows.outcomes[place]:
         return InputError(

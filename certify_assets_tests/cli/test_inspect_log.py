@@ -34,7 +34,7 @@ def scored(path: Path) -> tuple[Mapping[str, Any], dict[str, float]]:
 @pytest.mark.slow
 def test_scorer_and_command_decide_a_real_log_alike(call: Call, tmp_path: Path) -> None:
     log, issued = evaluate(tmp_path), tmp_path / "certificate.json"
-    frame = read_judged([log]).frame.set_index("trajectory_id")
+    frame = read_judged([log]).source.set_index("trajectory_id")
     assert len(frame) == 2 * SAMPLES and frame.index.is_unique
     assert set(frame["task_id"]) == {f"sums/sum-{number}" for number in range(SAMPLES)}
     named = "score=judge,outcome=includes"

@@ -42,7 +42,7 @@ def test_a_configured_judge_reads_what_it_says(corpora: Store) -> None:
     configure(corpora.root, SHORT)
     judge, reads = short(corpora), {"chars": 400, "step_chars": 40}
     record = judge.train()
-    assert record.reads == reads and judge.renderer == Renderer(400, 40, 40)
+    assert record.reads.model_dump() == reads and judge.renderer == Renderer(400, 40, 40)
     assert record.renderer_sha256 == Renderer(400, 40, 40).sha256
     judge.score()
     document = judge.read("scores.json")
@@ -78,7 +78,7 @@ def test_what_was_trained_keeps_what_it_reads_until_it_is_trained_again(corpora:
     assert again.renderer == WHOLE.renderer
     assert again.registration == {
         "judge": more.registration(),
-        "reading": {"chars": "whole", "step_chars": "whole"},
+        "reading": {"chars": None, "step_chars": None},
     }
 
 
@@ -227,7 +227,7 @@ def test_a_language_model_of_a_folder_goes_from_settings_to_certificates(corpora
     configure(corpora.root, entry)
     judge = judged(corpora, "three", "mine")
     record = judge.train()
-    assert record.reading.tokens == 256 and record.reading.prompt.words == (" yes", " no")
+    assert record.reads.tokens == 256 and record.reads.prompt.words == (" yes", " no")
     judge.score()
     certify_judge(judge)
     assert verify_stored(judged(corpora, "three", "mine")) == []

@@ -165,7 +165,7 @@ def test_a_comment_that_cannot_be_stored_is_refused_by_its_row(
             '[{"data": {}, "annotations": 3}]',
             "task 1 is not of an export of Label Studio",
         ),
-        ("a.jsonl", "[1]", "line 1 is not a JSON object; write one object a line"),
+        ("a.jsonl", "[1]", "line 1 is not a JSON object. Write one object a line"),
         ("a.parquet", "x", "cannot be read as Parquet"),
     ],
 )

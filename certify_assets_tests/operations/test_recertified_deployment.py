@@ -131,7 +131,7 @@ def test_a_recertification_is_deployed_and_decides(store: Store) -> None:
     )
     seen = monitor_judge(judge_of(store))
     about = next(iter(seen.operation.streams.values()))
-    assert about.audit_tasks > 0 and about.left_out["before_certificate"] > 0
+    assert about.tasks > 0 and about.left_out["before_certificate"] > 0
     assert (
         no_alarm(Corpus(store, "c")).status in {"PASS", "WARN"}
         and not_expired(Corpus(store, "c")).status == "PASS"

@@ -15,7 +15,7 @@ _ASSET = re.compile(
 
 def _worst() -> dict[str, list[list[float]]]:
     """Shares of wrong certificates by design: default, pool, joint, each at the numbers of tasks."""
-    section = read("docs/validity.md").partition("## Where the default is worst")[2]
+    section = read("docs/evidence/validity.md").partition("## Where the default is worst")[2]
     rows = re.findall(r"^\| ([^|*]+) \| (\.\d.*) \|$", section, re.MULTILINE)
     return {
         name: [[float(share) for share in cell.split("/")] for cell in cells.split("|")]

@@ -91,7 +91,7 @@ def _draft(
     if not is_id(record["doc_id"]):
         raise LeftOutError("its doc_id is no id")
     said, arguments = judgements[str(record["doc_id"])], _arguments(record["arguments"])
-    answer = _answer(record, arguments)
+    answer, chosen = _answer(record, arguments), _chosen(said, reading)
     return Draft(
         task_id=f"{task}/{record['doc_id']}",
         agent=agent,
@@ -100,22 +100,20 @@ def _draft(
         origin=origin,
         repetition=str(origin.row),
         judgements=tuple(said),
-        **_outcome(said, reading),
+        outcome=None if chosen is None or reading.judged else chosen.value,
+        outcome_name="outcome" if chosen is None else chosen.name,
     )
 
 
-def _outcome(judgements: list[Judgement], reading: Reading) -> dict[str, Any]:
+def _chosen(judgements: list[Judgement], reading: Reading) -> Judgement | None:
+    """Return the metric that is the outcome: the one that is named, or the only one."""
     label = reading.options.get("label")
-    names = [one.name for one in judgements if label in (None, one.name)]
-    if len(names) > 1 and not reading.judged:
-        raise LeftOutError(
-            f"has the metrics {', '.join(names)}; name one with --option label=NAME", "no_label"
-        )
-    chosen = next((one for one in judgements if names and one.name == names[0]), None)
-    return {
-        "outcome": None if chosen is None or reading.judged else chosen.value,
-        "outcome_name": names[0] if names else "outcome",
-    }
+    found = [one for one in judgements if label in (None, one.name)]
+    if len(found) > 1 and not reading.judged:
+        names = ", ".join(one.name for one in found)
+        said = f"has the metrics {names}; name one with --option label=NAME"
+        raise LeftOutError(said, "no_label")
+    return found[0] if found else None
 
 
 def _arguments(given: Any) -> list[list[Any]]:

@@ -38,7 +38,8 @@ _NEEDED = {"promptIdx", "testIdx", "testCase", "provider"}
 _MARKS = (rb'"gradingResult"\s*:', rb'"(?:promptIdx|promptId)"\s*:')
 # assertions that a language model or an embedding answers
 _MODEL_GRADED = re.compile(
-    r"llm|model-graded|factuality|relevance|context-|g-eval|similar|classifier|rubric|moderation|pi$"
+    r"llm|model-graded|factuality|relevance|context-|g-eval|similar|classifier|rubric|moderation"
+    r"|pi$"
 )
 # promptfoo's code of a test that ended in an error, not in a failed assertion
 _ERROR = 2

@@ -115,9 +115,9 @@ class CausalFamily(JudgeFamily):
         self, judge: StoredJudge, model: CausalJudge, rows: pd.DataFrame, **details: Any
     ) -> JudgeRecord:
         save_files(judge.store, judge.key("adapter"), model)
-        reading = replace(judge.spec.reading, tokens=model.encoder.budget_tokens)
+        reading = judge.spec.reading.replace(tokens=model.encoder.budget_tokens)
         about = {"training": {}, "provenance": asdict(model.provenance()), **details}
-        return judge.record(model.adapter_sha256, rows, reads=reading.to_dict(), **about)
+        return judge.record(model.adapter_sha256, rows, reads=reading, **about)
 
 
 @judge_family("base")

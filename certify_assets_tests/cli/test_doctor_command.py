@@ -1,0 +1,281 @@
+"""certify doctor: what tables and logs hold, and the answer, with the command that follows."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from certify_assets.doctor import diagnose
+from certify_assets.reports.label_page import RunToLabel, label_page
+from certify_assets_tests.cli.calling import Call
+from certify_assets_tests.corpora.builders import write_json
+from certify_assets_tests.corpora.formats.promptfoo import result
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+Make = Callable[..., Path]
+
+
+def rows(tasks: int = 80, attempts: int = 4, seed: int = 0) -> pd.DataFrame:
+    """Runs with a good judge, and one that guesses."""
+    rng = np.random.default_rng(seed)
+    task = np.repeat(np.arange(tasks), attempts)
+    outcome = (rng.random(task.size) < 0.5).astype(int)
+    score = 1 / (1 + np.exp(-(5 * outcome - 2.5 + rng.normal(size=task.size))))
+    return pd.DataFrame(
+        {
+            "task_id": [f"t{number}" for number in task],
+            "trajectory_id": [f"r{number}" for number in range(task.size)],
+            "agent": "a",
+            "score": score.round(4),
+            "outcome": outcome,
+        }
+    )
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+    monkeypatch.chdir(tmp_path)
+
+    def make(name: str = "scores.csv", change: Callable[..., pd.DataFrame] | None = None) -> Path:
+        frame = rows() if change is None else change(rows())
+        frame.to_csv(name, index=False)
+        return Path(name)
+
+    return make
+
+
+def followed(call: Call, said: str) -> None:
+    """Run every command that an answer names."""
+    steps = [line for line in said.splitlines() if line.startswith("next: certify certificate")]
+    assert steps
+    for step in steps:
+        assert call(*shlex.split(step)[2:]).code == 0
+
+
+def test_a_table_with_labels_gets_a_certificate(call: Call, table: Make) -> None:
+    path = table()
+    answer = call(f"doctor {path}")
+    lines = answer.out.splitlines()
+    assert answer.code == 0 and len(lines) <= 20
+    assert "320 runs of 80 tasks (4 of each task)" in lines[0]
+    assert "320 of 320 runs have a label" in lines[1]
+    found = call(f"doctor {path} --json").json
+    assert found["answer"] == "certificate" and found["to_label"] is None
+    assert found["found"]["attempts"] == {"least": 4, "median": 4, "most": 4}
+    assert [(item["alpha"], item["side"]) for item in found["certificates"]] == [
+        (alpha, side) for alpha in (0.1, 0.2) for side in ("reject", "release")
+    ]
+    # the certificates are those of the command that follows
+    issued = call(f"certificate {path} --json").json
+    assert found["certificates"][:2] == issued["certificates"]
+    assert found["decided"] == issued["decided"]
+    followed(call, answer.out)
+
+
+def test_columns_of_other_names_are_found_and_said(call: Call, table: Make) -> None:
+    names = {
+        "task_id": "example",
+        "trajectory_id": "run",
+        "agent": "model",
+        "score": "gpt_judge",
+        "outcome": "human_label",
+    }
+
+    def renamed(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame.rename(columns=names).assign(latency=1.5)
+
+    answer = call(f"doctor {table(change=renamed)}")
+    assert answer.code == 0 and "column 'example' as task_id" in answer.out
+    assert "judges: gpt_judge · truths: human_label" in answer.out
+    followed(call, answer.out)
+
+
+def test_judges_are_compared_at_a_part_of_delta(call: Call, table: Make) -> None:
+    def two(frame: pd.DataFrame) -> pd.DataFrame:
+        guessed = np.random.default_rng(1).random(len(frame))
+        return frame.rename(columns={"score": "good_judge"}).assign(guessing_judge=guessed)
+
+    path = table(change=two)
+    answer = call(f"doctor {path}")
+    found = call(f"doctor {path} --json").json
+    assert [one["name"] for one in found["judges"]] == ["good_judge", "guessing_judge"]
+    assert found["judges"][1]["decided"] == {"0.1": 0.0, "0.2": 0.0}
+    assert found["certificates"][0]["candidates"] == 2
+    assert "δ = 0.05 / 2" in answer.out and "--set candidates=2" in answer.out
+    followed(call, answer.out)
+    alone = call(f"doctor {path} --judge good_judge --json").json
+    assert alone["certificates"][0]["candidates"] == 1
+    assert alone["certificates"][0]["coverage"] >= found["certificates"][0]["coverage"]
+
+
+def test_without_labels_runs_are_drawn_for_them(call: Call, table: Make) -> None:
+    path = table(change=lambda frame: frame.drop(columns="outcome"))
+    answer = call(f"doctor {path}")
+    assert answer.code == 3 and "80 labels, 1 run of each of 80 tasks" in answer.out
+    assert len(answer.out.splitlines()) <= 20
+    sheet = pd.read_csv("to_label.csv", dtype=object)
+    assert "score" not in sheet and sheet["outcome"].isna().all()
+    found = call(f"doctor {path} --json").json
+    assert found["answer"] == "label" and found["certificates"] == []
+    assert found["to_label"] == {"runs": len(sheet), "file": "to_label.csv"}
+    known = rows().set_index("trajectory_id")["outcome"]
+    sheet.assign(outcome=sheet["trajectory_id"].map(known)).to_csv("to_label.csv", index=False)
+    followed(call, answer.out)
+    again = call(f"doctor {path}")
+    assert again.code == 2 and "to_label.csv exists and holds labels" in again.err
+
+
+def test_labels_in_a_sheet_of_several_annotators_are_joined(call: Call, table: Make) -> None:
+    path = table(change=lambda frame: frame.drop(columns="outcome"))
+    known = rows()[["trajectory_id", "outcome"]].rename(columns={"trajectory_id": "run_id"})
+    bob = known.assign(reviewer="bob", outcome=known["outcome"].where(known.index % 10 > 0, None))
+    eve = known.assign(reviewer="eve")
+    eve.loc[eve.index % 20 == 1, "outcome"] ^= 1
+    other = pd.DataFrame({"run_id": ["x"], "outcome": [1], "reviewer": ["eve"]})
+    pd.concat([bob, eve, other]).to_csv("labels.csv", index=False)
+    answer = call(f"doctor {path} --labels labels.csv")
+    assert answer.code == 0, answer.err
+    # of 320 runs 16 are ties, and one label is of no run
+    assert "304 of 305 labels of labels.csv name a run of scores.csv" in answer.out
+    assert "16 ties of annotators are no label" in answer.out
+    assert "agree on 272 of 288 pairs of labels" in answer.out and "kappa 0.89" in answer.out
+    followed(call, answer.out)
+    audited = call("audit certificate.json scores.csv --labels labels.csv")
+    assert audited.code in (0, 3) and "304 of 305 labels" in audited.err
+
+
+@pytest.mark.parametrize(
+    ("sheet", "said"),
+    [
+        ("run,label\nr1,1\nr1,1\n", "row 2 (line 3) repeats 'r1' of row 1"),
+        ("run,label\nr1,1\nr1,0\n", "name the annotators with --columns annotator=NAME"),
+        ("run,label,annotator\nr1,1,ann\nr1,0,ann\n", "of 'ann' another outcome than row 1"),
+        ("run,label\nr1,maybe\n", "'maybe' is not an outcome"),
+        ("run,label\nzz,1\n", "No label of labels.csv names a run"),
+    ],
+)
+def test_labels_that_contradict_are_refused(call: Call, table: Make, sheet: str, said: str) -> None:
+    path = table(change=lambda frame: frame.drop(columns="outcome"))
+    Path("labels.csv").write_text(sheet, "utf-8")
+    for command in ("doctor", "certificate"):
+        answer = call(f"{command} {path} --labels labels.csv")
+        assert answer.code == 2 and said in answer.err, answer.err
+
+
+def test_a_log_is_certified_where_it_is(call: Call, table: Make) -> None:
+    frame = rows()
+    results = [
+        result(row.task_id, number, passed=bool(row.outcome), judge=row.score)
+        for number, row in enumerate(frame.itertuples())
+    ]
+    write_json(Path("results.json"), {"results": {"version": 3, "results": results}})
+    answer = call("doctor results.json")
+    assert answer.code == 0 and "promptfoo results (JSON and JSON lines): 320 runs" in answer.out
+    assert "judges: judge · truths: equals" in answer.out
+    assert "certify certificate results.json --judge judge --truth equals" in answer.out
+    followed(call, answer.out)
+    decided = call("decide certificate.json results.json --json")
+    assert decided.code == 0 and decided.json["reject"] > 0
+    assert call("verify certificate.json results.json").code == 0
+    wrong = call("certificate results.json --judge tone")
+    assert wrong.code == 2 and "holds no judge 'tone'; it holds equals, judge" in wrong.err
+
+
+def test_what_cannot_be_settled_is_asked(call: Call, table: Make) -> None:
+    twice = table("twice.csv", lambda frame: frame.drop(columns="outcome").assign(passed=1, gold=1))
+    asked = call(f"doctor {twice}")
+    assert asked.code == 3 and "Name one with --truth NAME" in asked.out
+    assert f"next: certify doctor {twice} --truth passed" in asked.out
+    nothing = call(f"doctor {table('bare.csv', lambda frame: frame.drop(columns='score'))}")
+    assert nothing.code == 3 and "No score of a judge" in nothing.out
+    few = table("few.csv", lambda frame: frame.drop(columns="outcome").head(12))
+    answer = call(f"doctor {few}")
+    assert answer.code == 3 and "3 tasks can promise nothing. About" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("absent.csv", "absent.csv"),
+        ("scores.csv other.csv", "score tables are read one at a time"),
+        ("scores.csv --judge tone", "has no column 'tone'"),
+        (".", "holds no logs of a known format"),
+    ],
+)
+def test_bad_input_gets_two_short_sentences(call: Call, table: Make, words: str, said: str) -> None:
+    table("other.csv")
+    table()
+    answer = call(f"doctor {words}")
+    assert answer.code == 2 and said in answer.err and len(answer.err.splitlines()) == 1
+
+
+def test_python_gives_the_same_answer(table: Make) -> None:
+    found = diagnose([table()])
+    assert found.answer == "certificate" and found.best is not None
+    assert found.best.name == "score" and found.best.decided[0] > 0.5
+
+
+def test_runs_of_a_log_are_labelled_on_a_page_or_in_label_studio(call: Call, table: Make) -> None:
+    results = [
+        result(row.task_id, number, passed=True, judge=row.score, canary="<script>secret")
+        for number, row in enumerate(rows(attempts=1).itertuples())
+    ]
+    for one in results:
+        one["response"]["output"] = "</pre><script>alert(1)</script>"
+        one["gradingResult"]["componentResults"].pop(0)
+    write_json(Path("results.json"), {"results": {"version": 3, "results": results}})
+    answer = call("doctor results.json --out to_label.html")
+    assert answer.code == 3 and "download to_label.csv" in answer.out
+    assert (
+        "next: certify certificate results.json --judge judge --sample to_label.csv" in answer.out
+    )
+    page = Path("to_label.html").read_text("utf-8")
+    # scripts of the runs are text, and nothing tells what the judge says
+    assert page.count("<script>") == 1 and "&lt;script&gt;alert(1)" in page
+    assert page.count('class="card run"') == 80 and "secret" not in page
+    assert call("doctor results.json --out tasks.json").code == 3
+    tasks = json.loads(Path("tasks.json").read_text("utf-8"))
+    assert len(tasks) == 80 and tasks[0]["data"].keys() == {
+        "trajectory_id",
+        "batch",
+        "drawn_by",
+        "run",
+    }
+    # what both give back is the file of the draw
+    labelled = pd.DataFrame([task["data"] for task in tasks]).drop(columns="run")
+    labelled.assign(outcome=1).to_csv("to_label.csv", index=False)
+    assert call("certificate results.json --sample to_label.csv").code in (0, 3)
+
+
+@pytest.mark.slow
+def test_labels_of_the_page_are_kept_and_downloaded(browser: Browser, tmp_path: Path) -> None:
+    columns = {
+        "batch": ["1", "2"],
+        "trajectory_id": ['r"1', "</section>,2"],
+        "task_id": ["t", "t"],
+        "drawn_by": ["seed=1", "seed=1"],
+    }
+    runs = RunToLabel.of(columns, {'r"1': "<b>said</b>"})
+    (tmp_path / "page.html").write_text(label_page(runs, title="2 runs", file="l.csv"), "utf-8")
+    page = browser.new_page(viewport={"width": 360, "height": 740})
+    page.goto((tmp_path / "page.html").as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.locator(".run input[value='unclear']").nth(1).check()
+    page.reload()
+    assert page.locator("#done").inner_text() == "1 of 2 labelled"
+    page.locator(".run input[value='1']").first.check()
+    with page.expect_download() as download:
+        page.click("#save")
+    labelled = pd.read_csv(download.value.path(), dtype=str)
+    assert labelled["trajectory_id"].tolist() == columns["trajectory_id"]
+    assert labelled["outcome"].tolist() == ["1", "unclear"]
+    assert download.value.suggested_filename == "l.csv"
