@@ -136,8 +136,8 @@ def diagnose(
     Tasks needed: the observed distribution of (n_g, k_g) over tasks is resampled at G′ instead of G
     tasks, and the smallest G′ is taken at which a threshold passes. At that size about every second
     sample passes, and the figure moves by a factor of two between samples of the same size; it is
-    an order of magnitude, not a promise. `plan_sample_size` names the tasks for four samples of
-    five.
+    an order of magnitude, not a promise. `Planner.tasks_needed` names the tasks for four samples
+    of five.
     """
     settings = Settings(**keywords)
     observations = observe(scores, outcomes, tasks, partly=settings.method.by_rows)
