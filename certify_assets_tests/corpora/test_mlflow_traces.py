@@ -95,7 +95,7 @@ def test_a_judge_and_people_under_one_name_are_score_and_truth(
     runs = read_judged([judged(tmp_path / "t.jsonl", spans=spans, tag=tag)])
     score, truth = runs.named("judge", "correct"), runs.named("truth", "correct")
     assert (score, truth) == ("correct (judge)", "correct (human)")
-    frame = runs.frame.sort_values("trajectory_id")
+    frame = runs.source.sort_values("trajectory_id")
     assert frame[score].tolist() == [0, 0.25, 0.5, 0.75]
     assert frame[truth].tolist() == [0, 0, 1, 1]
     if tag != "note":
