@@ -401,7 +401,7 @@ def _answer(name: str, table: ScoreTable, candidates: int) -> JudgeAnswer:
         named=table.named,
         alone=table.alone,
         again=rows.again,
-        provenance=table.reading.provenance(),
+        provenance=table.reading,
         left_out=int(np.count_nonzero(~known)),
     )
     found = []

@@ -40,7 +40,7 @@ def issue(table: ScoreTable, *, alpha: float, side: str, promise: str | None) ->
         named=rows.named,
         alone=rows.alone,
         again=rows.again,
-        provenance=rows.reading.provenance(),
+        provenance=rows.reading,
         left_out=rows.left_out,
     )
     sides = SIDES if side == "both" else (side,)
