@@ -76,7 +76,7 @@ class DrawnFile:
             sha256=said_of["sha256"],
         )
         columns = ColumnReader(table, reading.settings)
-        runs = columns.ids(name, unique=True)
+        runs = columns.unique_ids(name)
         columns.settle()
         numbers = table.values(BATCH) if BATCH in table.columns else []
         batches = {
