@@ -55,7 +55,7 @@ from certify_assets.cli.reading import column_options, labelled, read_scores
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
 from certify_assets.files import read_json, sha256_file, write_json_atomic
-from certify_assets.tables.settings import IssuedReading, ReadingOptions, ScoreReading
+from certify_assets.tables.settings import IssuedReading, ReadingOptions, reading_of
 
 _BOTH: Final = "both"
 _CLOSED: Final = (
@@ -296,8 +296,7 @@ def _drawn(
         made, frozen, reading = _planned(path, scores, reading, split, Asked())
         return BatchDraw(made, frozen, seed), reading
     made = BatchPlan.from_dict(document)
-    known = ScoreReading.of_provenance(made.scores)
-    reading = reading.under(IssuedReading(str(path), known, made.score_range))
+    reading = reading.under(IssuedReading(str(path), made.scores, made.score_range))
     return BatchDraw(made, _batch(scores, reading, split), seed), reading
 
 
@@ -338,8 +337,7 @@ def _planned(
             f"No labels of {scores} are worth it: they are expected to cost more than they decide. "
             "Review its runs, or name a --threshold."
         )
-    provenance = ScoreReading.of_provenance(first.provenance).provenance()
-    made = made.replace(scores=provenance, score_range=first.inputs.get("scores"))
+    made = made.replace(scores=reading_of(first.provenance), score_range=first.inputs.get("scores"))
     return made, frozen, reading
 
 

@@ -52,7 +52,7 @@ class CertificateComponent(dg.Component, dg.Resolvable, dg.Model):
     )
     columns: dict[str, str] | None = pydantic.Field(
         None,
-        description="Names of columns by task, score, outcome, id, agent, group and split.",
+        description="Names of columns by task, score, outcome, id, agent and split.",
         examples=[{"task": "case", "score": "judge_score", "outcome": "human_label"}],
     )
     alpha: float = pydantic.Field(

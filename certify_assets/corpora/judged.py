@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.formats import FORMATS, detect_format
-from certify_assets.corpora.formats.base import Draft, Judgement, Reading
+from certify_assets.corpora.formats.base import CorpusFormat, Draft, Judgement, Reading
 from certify_assets.corpora.formats.files import FileSet
-from certify_assets.corpora.formats.gathering import Run, StepTexts, gather
+from certify_assets.corpora.formats.gathering import Gathered, Run, StepTexts, gather
 from certify_assets.corpora.formats.outcomes import Unclear
 from certify_assets.corpora.formats.records import DELIMITED, JSON, LINES, mapping
 from certify_assets.corpora.formats.scout import is_scan, read_scan
@@ -24,7 +24,7 @@ from certify_assets.tables.settings import COLUMNS
 from certify_assets.tables.table import number_of
 
 if TYPE_CHECKING:
-    pass
+    from certify_assets.corpora.trajectory import Trajectory
 
 JUDGE: Final = "judge"
 TRUTH: Final = "truth"
@@ -150,15 +150,13 @@ def _names(path: Path) -> set[str]:
     return set(_WORD.findall(lines + tail.decode("latin-1") * (suffix not in DELIMITED)))
 
 
-def read_judged(paths: Sequence[Path], *, texts: StepTexts | None = None) -> JudgedRuns:
+def read_judged(paths: Sequence[Path]) -> JudgedRuns:
     """Read the runs of logs of one format with all that is said of them.
 
     Parameters
     ----------
     paths : sequence of Path
         Files, folders and archives.
-    texts : StepTexts, optional
-        Where the texts of the runs are kept; the frame has a column `place` then.
 
     Raises
     ------
@@ -169,15 +167,9 @@ def read_judged(paths: Sequence[Path], *, texts: StepTexts | None = None) -> Jud
 
     if len(paths) == 1 and is_scan(paths[0]):
         return _scan(paths[0])
-    form = FORMATS[_format_of(paths)]
-    reading = Reading(options={"keep_unlabelled": True}, judged=True)
-    with closing(StepTexts()) as own:
-        drafts = form.read(FileSet(paths, form.suffixes, reading), reading)
-        bare = (_with_judgements(draft) for draft in drafts)
-        runs = gather(bare, "log", reading, texts or own).rows
-    if not runs:
-        why = next(iter(reading.examples.values()), "it holds no run.")
-        raise InputError(f"nothing in {', '.join(map(str, paths))} can be used: {why}")
+    with closing(StepTexts()) as texts:
+        gathered, form, reading = _gathered(paths, texts)
+    runs = gathered.rows
     columns, sources = _columns(runs, form.marks)
     frame = pd.DataFrame(
         {
@@ -185,7 +177,6 @@ def read_judged(paths: Sequence[Path], *, texts: StepTexts | None = None) -> Jud
             COLUMNS["id"]: [run.trajectory_id for run in runs],
             COLUMNS["agent"]: [run.draft.agent for run in runs],
             **{name: pd.Series(values, dtype=object) for name, values in columns.items()},
-            **({"place": [run.place for run in runs]} if texts is not None else {}),
         }
     )
     frame.attrs["path"] = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and others"
@@ -199,6 +190,29 @@ def read_judged(paths: Sequence[Path], *, texts: StepTexts | None = None) -> Jud
         # what an option of an import would change has no option here
         (*notes, *(said for said in reading.read_as if "--option" not in said)),
     )
+
+
+def read_runs(paths: Sequence[Path], names: Collection[str]) -> Iterator[Trajectory]:
+    """Read some runs of logs with their texts, by trajectory_id."""
+    if len(paths) == 1 and is_scan(paths[0]):
+        return
+    with closing(StepTexts()) as texts:
+        gathered, _, _ = _gathered(paths, texts)
+        for place, run in enumerate(gathered.rows):
+            if run.trajectory_id in names:
+                yield gathered.trajectory(place)
+
+
+def _gathered(paths: Sequence[Path], texts: StepTexts) -> tuple[Gathered, CorpusFormat, Reading]:
+    """Read the runs of logs with all judgements; refuse logs without any run."""
+    form = FORMATS[_format_of(paths)]
+    reading = Reading(options={"keep_unlabelled": True}, judged=True)
+    drafts = form.read(FileSet(paths, form.suffixes, reading), reading)
+    found = gather((_with_judgements(draft) for draft in drafts), "log", reading, texts)
+    if not found.rows:
+        why = next(iter(reading.examples.values()), "it holds no run.")
+        raise InputError(f"nothing in {', '.join(map(str, paths))} can be used: {why}")
+    return found, form, reading
 
 
 def _format_of(paths: Sequence[Path]) -> str:

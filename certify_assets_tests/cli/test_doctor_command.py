@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from certify_assets.doctor import diagnose
+from certify_assets.reports.label_page import RunToLabel, label_page
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.corpora.builders import write_json
 from certify_assets_tests.corpora.formats.promptfoo import result
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 Make = Callable[..., Path]
 
@@ -216,3 +222,60 @@ def test_python_gives_the_same_answer(table: Make) -> None:
     found = diagnose([table()])
     assert found.answer == "certificate" and found.best is not None
     assert found.best.name == "score" and found.best.decided[0] > 0.5
+
+
+def test_runs_of_a_log_are_labelled_on_a_page_or_in_label_studio(call: Call, table: Make) -> None:
+    results = [
+        result(row.task_id, number, passed=True, judge=row.score, canary="<script>secret")
+        for number, row in enumerate(rows(attempts=1).itertuples())
+    ]
+    for one in results:
+        one["response"]["output"] = "</pre><script>alert(1)</script>"
+        one["gradingResult"]["componentResults"].pop(0)
+    write_json(Path("results.json"), {"results": {"version": 3, "results": results}})
+    answer = call("doctor results.json --out to_label.html")
+    assert answer.code == 3 and "download to_label.csv" in answer.out
+    assert (
+        "next: certify certificate results.json --judge judge --sample to_label.csv" in answer.out
+    )
+    page = Path("to_label.html").read_text("utf-8")
+    # scripts of the runs are text, and nothing tells what the judge says
+    assert page.count("<script>") == 1 and "&lt;script&gt;alert(1)" in page
+    assert page.count('class="card run"') == 80 and "secret" not in page
+    assert call("doctor results.json --out tasks.json").code == 3
+    tasks = json.loads(Path("tasks.json").read_text("utf-8"))
+    assert len(tasks) == 80 and tasks[0]["data"].keys() == {
+        "trajectory_id",
+        "batch",
+        "drawn_by",
+        "run",
+    }
+    # what both give back is the file of the draw
+    labelled = pd.DataFrame([task["data"] for task in tasks]).drop(columns="run")
+    labelled.assign(outcome=1).to_csv("to_label.csv", index=False)
+    assert call("certificate results.json --sample to_label.csv").code in (0, 3)
+
+
+@pytest.mark.slow
+def test_labels_of_the_page_are_kept_and_downloaded(browser: Browser, tmp_path: Path) -> None:
+    columns = {
+        "batch": ["1", "2"],
+        "trajectory_id": ['r"1', "</section>,2"],
+        "task_id": ["t", "t"],
+        "drawn_by": ["seed=1", "seed=1"],
+    }
+    runs = RunToLabel.of(columns, {'r"1': "<b>said</b>"})
+    (tmp_path / "page.html").write_text(label_page(runs, title="2 runs", file="l.csv"), "utf-8")
+    page = browser.new_page(viewport={"width": 360, "height": 740})
+    page.goto((tmp_path / "page.html").as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.locator(".run input[value='unclear']").nth(1).check()
+    page.reload()
+    assert page.locator("#done").inner_text() == "1 of 2 labelled"
+    page.locator(".run input[value='1']").first.check()
+    with page.expect_download() as download:
+        page.click("#save")
+    labelled = pd.read_csv(download.value.path(), dtype=str)
+    assert labelled["trajectory_id"].tolist() == columns["trajectory_id"]
+    assert labelled["outcome"].tolist() == ["1", "unclear"]
+    assert download.value.suggested_filename == "l.csv"
