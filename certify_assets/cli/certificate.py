@@ -181,7 +181,7 @@ def certificate(
         named=table.named,
         alone=table.alone,
         again=table.again,
-        provenance=table.reading.provenance(),
+        provenance=table.reading,
         sample=rows.sample,
         left_out=table.left_out,
     )

@@ -15,12 +15,22 @@ from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet
 from certify_assets.cli.drawn import DRAWN_BY, filled, names_of
 from certify_assets.cli.options import PATH, SOURCE, as_given
-from certify_assets.cli.output import NOTHING, answer, answers, refuse_overwrite, write_tables
+from certify_assets.cli.output import (
+    NOTHING,
+    answer,
+    answers,
+    refuse_overwrite,
+    write_tables,
+    write_text,
+)
 from certify_assets.cli.reading import column_options, reading_words, remedies
 from certify_assets.cli.sample import rows_to_label
+from certify_assets.corpora.judged import read_runs
 from certify_assets.doctor import BUDGETS, GUESS, Diagnosis, JudgeAnswer, diagnose, sides_of
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
+from certify_assets.reports.label_page import RunToLabel, label_page, studio_tasks
+from certify_assets.reports.review_run import whole_text
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.settings import COLUMNS, ReadingOptions
 from certify_assets.tables.writing import harmless
@@ -30,6 +40,8 @@ _CERTIFICATE = "certificate.json"
 _MOST_NAMES = 5
 _MOST_JUDGES = 5
 _MOST_NOTES = 4
+#: endings of files on which runs are labelled elsewhere
+_PAGES = (".html", ".json")
 
 
 @click.command()
@@ -46,7 +58,8 @@ _MOST_NOTES = 4
     "--out",
     type=PATH,
     default=Path("to_label.csv"),
-    help="Where the runs to label are written, if labels are what is missing.",
+    help="Where the runs to label are written, if labels are missing: a table, .html for a page "
+    "that opens from disk, or .json for Label Studio.",
 )
 @column_options
 @answers
@@ -70,9 +83,11 @@ def doctor(
     refuse_overwrite({"--out": out}, {"PATH": paths[0], "--labels": labels})
     with remedies():
         found = diagnose(paths, labels=labels, judge=judge, truth=truth, reading=reading)
-    drawn = _draw(found, out)
+    drawn = _draw(found, paths, out)
     asked = replace(reading, columns={**reading.columns, **found.columns})
-    steps = list(_steps(found, paths, labels, asked, out if drawn else None))
+    # labels given on the page are downloaded as a CSV, as those of Label Studio are
+    sheet = out.with_suffix(".csv") if out.suffix.lower() in _PAGES else out
+    steps = list(_steps(found, paths, labels, asked, sheet if drawn else None))
     best = found.best
     certified = [] if best is None else list(best.certified)
     decided = next((share for share in (best.decided if best else ()) if share), 0.0)
@@ -113,7 +128,7 @@ def _there(found: Diagnosis) -> Iterator[str]:
     agents = f", {len(counts['agents'])} agents" if len(counts["agents"]) > 1 else ""
     yield f"{found.title}: {runs} of {tasks} ({each} of each task){agents}"
     truths = _listed(counts["truths"])
-    labelled = f"{counts['labelled']:,} of {runs} have a label"
+    labelled = f"labelled: {counts['labelled']:,} of {runs}"
     yield f"judges: {_listed(counts['judges'])} · truths: {truths} · {labelled}"
     yield from found.notes[:_MOST_NOTES]
 
@@ -181,7 +196,8 @@ def _offered(found: Diagnosis, drawn: int, out: Path) -> Iterator[str]:
                 f"About {found.needed:,} tasks with one labelled run each have a fair chance, if "
                 f"the judge's AUROC is {area:.2f}."
             )
-        yield f"{found.found['tasks']:,} tasks can promise nothing. {enough}"
+        tasks = found.found["tasks"]
+        yield f"{tasks:,} task{'s' * (tasks != 1)} can promise nothing. {enough}"
         return
     known = "A guess: half of the runs succeed, AUROC"
     if found.guess != GUESS:
@@ -196,19 +212,32 @@ def _offered(found: Diagnosis, drawn: int, out: Path) -> Iterator[str]:
         run = f"{plan.attempts} run{'s' * (plan.attempts > 1)} of each of {plan.tasks:,} tasks"
         yield f"  {plan.labels:,} labels, {run}: {' · '.join(parts) or 'nothing'}"
     if drawn:
-        yield (
-            f"wrote {out}: {drawn:,} runs to label, without their scores. Fill in outcome with 1 "
-            "for success and 0 for failure."
-        )
+        yield f"wrote {out}: {drawn:,} runs to label, without their scores. {_how(out)}"
 
 
-def _draw(found: Diagnosis, out: Path) -> int:
+def _how(out: Path) -> str:
+    """Say how the runs of a file are labelled."""
+    sheet = out.with_suffix(".csv")
+    if out.suffix.lower() == ".html":
+        return f"Open it in a browser, label, and download {sheet.name}."
+    if out.suffix.lower() == ".json":
+        return f"Import it into Label Studio, and export the labels as CSV to {sheet}."
+    return (
+        "Fill in outcome with 1 for success and 0 for failure, or ask for a page with --out "
+        f"{out.with_suffix('.html')} or Label Studio tasks with --out {out.with_suffix('.json')}."
+    )
+
+
+def _draw(found: Diagnosis, paths: Sequence[Path], out: Path) -> int:
     """Write the runs to label; return their number, 0 where there is nothing to write."""
     plan, best = found.plan, found.best
     if found.answer != "label" or plan is None or best is None or best.table.trajectories is None:
         return 0
-    if out.exists() and (
-        DRAWN_BY not in read_table(out, {DRAWN_BY}).columns or filled(out, COLUMNS["outcome"])
+    page = out.suffix.lower() in _PAGES
+    if (
+        out.exists()
+        and not page
+        and (DRAWN_BY not in read_table(out, {DRAWN_BY}).columns or filled(out, COLUMNS["outcome"]))
     ):
         raise InputError(
             f"{out} exists and holds labels or something else. Name another file with --out."
@@ -217,7 +246,20 @@ def _draw(found: Diagnosis, out: Path) -> int:
     draw = Draw.of(tasks, runs, best.table.scores, count=plan.labels, attempts=plan.attempts)
     hidden = [*found.found["judges"], *found.found["truths"]]
     drawn, columns = rows_to_label(best.table, draw, _settings(found), hidden=hidden)
-    write_tables((out, harmless(out, columns, drawn.naming_columns)))
+    kept = harmless(out.with_suffix(".csv"), columns, drawn.naming_columns)
+    if not page:
+        write_tables((out, kept))
+        return len(drawn)
+    texts = {}
+    if found.title != "score table":
+        names = set(map(str, columns[COLUMNS["id"]]))
+        texts = {run.trajectory_id: whole_text(run) for run in read_runs(paths, names)}
+    runs = RunToLabel.of(columns, texts)
+    if out.suffix.lower() == ".json":
+        write_text(out, studio_tasks(runs))
+    else:
+        title, file = f"{len(runs):,} runs of {found.title}", out.with_suffix(".csv").name
+        write_text(out, label_page(runs, title=title, file=file))
     return len(drawn)
 
 

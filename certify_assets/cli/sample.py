@@ -223,7 +223,7 @@ def _too_few(tasks: int, settings: Settings, *, several: bool) -> list[str]:
 
 def _require_unlabelled(table: ScoreTable, outcome: str) -> None:
     """Refuse a table of which some runs are labelled; say that outcomes of all are not read."""
-    there = matched([name for name in table.found if name], {outcome})
+    there = matched([name for name in table.table.names if name], {outcome})
     number = filled(table.source, outcome) if there else 0
     if 0 < number < len(table):
         raise InputError(
