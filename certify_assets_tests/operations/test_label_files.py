@@ -287,11 +287,3 @@ def test_two_choices_in_one_annotation_are_refused(store: Store, tmp_path: Path)
         InputError, match="task 1, annotation 1, choices: 2 choices where one is asked for"
     ):
         imported(store, write(tmp_path / "a.json", json.dumps(tasks)))
-
-
-def test_what_sways_reviewers_is_written_when_asked_for(store: Store, tmp_path: Path) -> None:
-    export_queue(tmp_path / "queue.csv", queue_of(store), with_judge=True)
-    frame = pd.read_csv(tmp_path / "queue.csv")
-    assert {"agent", "score", "decision", "reason", "outcome"} <= set(frame.columns)
-    with pytest.raises(InputError, match=r"does not end in \.json"):
-        export_studio(tmp_path / "tasks.jsonl", Corpus(store, "c"), queue_of(store))
