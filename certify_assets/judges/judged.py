@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import resource
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,7 +38,6 @@ _SPENT, _UNLABELLED = "cal_half_a", "_unlabelled"
 _CAL_ALONE = ("cal",)
 # of a run, that are shown
 _REASONS = 5
-_MEBIBYTE = 1024.0 if sys.platform != "darwin" else 1024.0 * 1024.0
 
 
 class _Stage(NamedTuple):
@@ -60,11 +57,8 @@ _STAGES = {
 class StageFigures(TypedDict):
     """What training or scoring took."""
 
-    wall_seconds: float
     # of all threads of the process
     cpu_seconds: float
-    # the process's largest so far: the stage's own only where it has a process of its own
-    peak_mib: float
     rows: int
     # whether it took up what an earlier run left, so that its seconds are not all of it
     continued: bool
@@ -244,12 +238,10 @@ class JudgedCorpus(StoredJudge):
         """Measure a stage, which says how many rows it took; one that fails stores no figures."""
         rows: list[int] = []
         continued = self.store.keeps_work(self.key(_STAGES[stage].work))
-        wall, cpu = time.perf_counter(), time.process_time()
+        cpu = time.process_time()
         yield rows.append
         figures: StageFigures = {
-            "wall_seconds": round(time.perf_counter() - wall, 3),
             "cpu_seconds": round(time.process_time() - cpu, 3),
-            "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MEBIBYTE, 1),
             "rows": sum(rows),
             "continued": continued,
             "product_sha256": self._made(stage),
