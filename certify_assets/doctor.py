@@ -400,7 +400,7 @@ def _answer(name: str, table: ScoreTable, candidates: int) -> JudgeAnswer:
         agents=rows.agents,
         named=table.named,
         alone=table.alone,
-        again=table.again,
+        again=rows.again,
         provenance=table.reading,
         left_out=int(np.count_nonzero(~known)),
     )
