@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import TypedDict  # pydantic reads those of `typing` from 3.12 on
 
-from certify_assets.corpora.rendering import render_frame
 from certify_assets.documents import Document
 from certify_assets.errors import StaleCertificateError
 from certify_assets.judges.base import score_table
@@ -133,15 +132,13 @@ class JudgedCorpus(StoredJudge):
         record, using, family = self.artifact, self.renderer, self.maker
         certifying = self._splits_to_certify()
         model = self.load(expected_sha256=record.adapter_sha256, resume=True)
-        parts, cut = [], 0
+        parts = []
         for split in _SCORED_SPLITS:
             frame = self.corpus.split(split)
-            rendered = render_frame(frame, using)
-            cut += sum(family.cuts(self, model, rendered))
             progress = reported(report, f"scoring {split}")
             ready = family.prepared(self, model, progress=progress)
             features = family.features(self, model, frame)
-            part = score_table(ready, frame, using, features=features, rendered=rendered)
+            part = score_table(ready, frame, using, features=features)
             part["split"] = split
             # outcomes of TEST come through the ledger alone
             parts.append(part.assign(outcome=None) if split == "test" else part)
@@ -161,7 +158,6 @@ class JudgedCorpus(StoredJudge):
             scores_sha256=sha256,
             trajectories_sha256=self.corpus.trajectories_sha256,
             rows=len(table),
-            cut=cut,
             calibration_splits=certifying,
             bill=bill,
         )
