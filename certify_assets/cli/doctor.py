@@ -128,7 +128,7 @@ def _there(found: Diagnosis) -> Iterator[str]:
     agents = f", {len(counts['agents'])} agents" if len(counts["agents"]) > 1 else ""
     yield f"{found.title}: {runs} of {tasks} ({each} of each task){agents}"
     truths = _listed(counts["truths"])
-    labelled = f"{counts['labelled']:,} of {runs} have a label"
+    labelled = f"labelled: {counts['labelled']:,} of {runs}"
     yield f"judges: {_listed(counts['judges'])} · truths: {truths} · {labelled}"
     yield from found.notes[:_MOST_NOTES]
 
@@ -196,7 +196,8 @@ def _offered(found: Diagnosis, drawn: int, out: Path) -> Iterator[str]:
                 f"About {found.needed:,} tasks with one labelled run each have a fair chance, if "
                 f"the judge's AUROC is {area:.2f}."
             )
-        yield f"{found.found['tasks']:,} tasks can promise nothing. {enough}"
+        tasks = found.found["tasks"]
+        yield f"{tasks:,} task{'s' * (tasks != 1)} can promise nothing. {enough}"
         return
     known = "A guess: half of the runs succeed, AUROC"
     if found.guess != GUESS:

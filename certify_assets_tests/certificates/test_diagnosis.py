@@ -38,7 +38,6 @@ def test_the_number_of_tasks_is_named(procedure: str) -> None:
     # the others have no proof, and name no number below that of any validation
     assert procedure == "task_hoeffding" or found.tasks_needed >= 20
     assert f"About {approximate(found.tasks_needed - 10)} more task" in found.sentence
-    assert f"at a coverage of about {100 * found.coverage_then:.2g} %" in found.sentence
 
 
 def test_at_the_size_named_about_every_second_sample_passes() -> None:

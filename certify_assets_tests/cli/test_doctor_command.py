@@ -67,7 +67,7 @@ def test_a_table_with_labels_gets_a_certificate(call: Call, table: Make) -> None
     lines = answer.out.splitlines()
     assert answer.code == 0 and len(lines) <= 20
     assert "320 runs of 80 tasks (4 of each task)" in lines[0]
-    assert "320 of 320 runs have a label" in lines[1]
+    assert "labelled: 320 of 320 runs" in lines[1]
     found = call(f"doctor {path} --json").json
     assert found["answer"] == "certificate" and found["to_label"] is None
     assert found["found"]["attempts"] == {"least": 4, "median": 4, "most": 4}
@@ -188,6 +188,24 @@ def test_a_log_is_certified_where_it_is(call: Call, table: Make) -> None:
     assert call("verify certificate.json results.json").code == 0
     wrong = call("certificate results.json --judge tone")
     assert wrong.code == 2 and "holds no judge 'tone'; it holds equals, judge" in wrong.err
+
+
+def test_words_of_a_truth_are_read_as_a_whole(call: Call, table: Make) -> None:
+    words = ("pass", "needs work", "fail")
+    results = [result(f"t{number}", 0, passed=True, judge=0.5) for number in range(30)]
+    for number, one in enumerate(results):
+        one["gradingResult"]["componentResults"][0] |= {
+            "pass": words[number % 3],
+            "assertion": {"type": "human"},
+        }
+    write_json(Path("results.json"), {"results": {"version": 3, "results": results}})
+    asked = call("doctor results.json")
+    assert asked.code == 2 and "Name the successes among 'fail', 'needs work', 'pass'" in asked.err
+    settled = call("doctor results.json --set success=pass --json").json
+    assert settled["judges"][0]["labelled"] == 30
+    assert call("certificate results.json --set success=pass --json").json["certificates"][0][
+        "success_rate"
+    ] == pytest.approx(1 / 3)
 
 
 def test_what_cannot_be_settled_is_asked(call: Call, table: Make) -> None:
