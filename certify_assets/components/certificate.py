@@ -90,6 +90,12 @@ class CertificateComponent(dg.Component, dg.Resolvable, dg.Model):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the certificate with its checks, and the assets of decided runs."""
+        from certify_assets.tables.settings import checked_columns
+
+        try:
+            checked_columns((self.columns or {}).items())
+        except InputError as error:
+            raise dg.DagsterInvalidDefinitionError(str(error)) from None
         folder = context.path if context.path.is_dir() else context.path.parent
         source = _Source(self, folder)
         return dg.Definitions(
@@ -118,7 +124,7 @@ class _Source:
     ) -> "ScoreTable":
         """Read the table, or read it as that of certificates was read."""
         from certify_assets.tables.score_table import read_score_table
-        from certify_assets.tables.settings import ReadingOptions, TableSettings, checked_columns
+        from certify_assets.tables.settings import ReadingOptions, TableSettings
 
         value = self.path if self.path is not None else inputs["table"]
         if isinstance(value, Mapping):
@@ -126,8 +132,7 @@ class _Source:
             import pandas as pd
 
             value = pd.concat(value.values(), ignore_index=True)
-        columns = checked_columns((self.asked.columns or {}).items())
-        reading = ReadingOptions(columns, TableSettings(unlabelled="drop"))
+        reading = ReadingOptions(self.asked.columns or {}, TableSettings(unlabelled="drop"))
         if issued is not None:
             reading = reading.as_issued(self.asked.asset, issued.certificates)
         return read_score_table(value, reading)

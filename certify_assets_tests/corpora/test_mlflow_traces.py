@@ -1,6 +1,7 @@
 """MLflow traces: files in every shape, and a real server with real runs, out and back in."""
 
 import json
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,7 @@ def test_a_judge_and_people_under_one_name_are_score_and_truth(
     runs = read_judged([judged(tmp_path / "t.jsonl", spans=spans, tag=tag)])
     score, truth = runs.named("judge", "correct"), runs.named("truth", "correct")
     assert (score, truth) == ("correct (judge)", "correct (human)")
-    frame = runs.frame.sort_values("trajectory_id")
+    frame = runs.source.sort_values("trajectory_id")
     assert frame[score].tolist() == [0, 0.25, 0.5, 0.75]
     assert frame[truth].tolist() == [0, 0, 1, 1]
     if tag != "note":
@@ -269,3 +270,36 @@ def check_verdicts(address: str, ids: list[str]) -> None:
         ("human", True, "a" * 64, "CODE"),
         ("release", True, "b" * 64, "CODE"),
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::sqlalchemy.exc.SADeprecationWarning"
+)
+def test_an_evaluation_on_a_dataset_has_its_records_as_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow
+    from mlflow.genai.datasets import create_dataset
+    from mlflow.genai.scorers import scorer
+
+    monkeypatch.chdir(tmp_path)
+    address = f"sqlite:///{tmp_path}/mlflow.db"
+    records = [{"inputs": {"question": f"q{number}"}} for number in range(4)]
+    for number in range(2):
+        records[number]["tags"] = {"task_id": f"case{number}"}
+    with tracking_to(address), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        experiment = mlflow.MlflowClient().create_experiment("agents")
+        monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", experiment)
+        dataset = create_dataset(name="cases", experiment_id=[experiment])
+        dataset.merge_records(records)
+        good = scorer(lambda outputs: outputs.endswith("1"), name="good")
+        # a default value would be an input of the trace
+        for answer in (lambda question: "answer 0", lambda question: "answer 1"):
+            mlflow.genai.evaluate(data=dataset, predict_fn=answer, scorers=[good])
+    with local_copies([f"mlflow+{address}/agents"]) as folders:
+        runs = read_judged(folders).source
+    assert runs["task_id"].value_counts().tolist() == [2, 2, 2, 2]
+    assert {"case0", "case1"} < {*runs["task_id"]}
+    assert runs.groupby("task_id")["good"].sum().tolist() == [1, 1, 1, 1]
