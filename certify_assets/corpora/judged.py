@@ -170,7 +170,7 @@ def read_judged(paths: Sequence[Path]) -> JudgedRuns:
     with closing(StepTexts()) as texts:
         gathered, form, reading = _gathered(paths, texts)
     runs = gathered.rows
-    columns, sources = _columns(runs, form.marks)
+    columns, kinds = _columns(runs, form.marks)
     frame = pd.DataFrame(
         {
             COLUMNS["task"]: [run.task_id for run in runs],
@@ -180,7 +180,6 @@ def read_judged(paths: Sequence[Path]) -> JudgedRuns:
         }
     )
     frame.attrs["path"] = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and others"
-    kinds = {name: kind_of(name, columns[name], sources[name]) for name in columns}
     notes = [f"{number:,} {said}" for said, number in reading.notes.items()]
     return JudgedRuns(
         frame,
@@ -257,23 +256,35 @@ def _with_judgements(draft: Draft) -> Draft:
 def _columns(
     runs: Sequence[Run], marks: Mapping[str, float] | None
 ) -> tuple[dict[str, list[Any]], dict[str, str]]:
-    """Return the values of every judgement, None where a run has none, and their sources."""
+    """Return the values of every judgement, None where a run has none, and their kinds."""
     by_name: dict[str, dict[str, dict[int, list[Any]]]] = {}
     for row, run in enumerate(runs):
         for said in run.draft.judgements:
-            value = plain(said.name, said.value, marks)
-            if value is not None:
+            if said.value is not None and not isinstance(said.value, Unclear | dict | list):
                 of_source = by_name.setdefault(said.name, {}).setdefault(said.source, {})
-                of_source.setdefault(row, []).append(value)
-    columns, sources = dict[str, list[Any]](), dict[str, str]()
+                of_source.setdefault(row, []).append(said.value)
+    columns, kinds = dict[str, list[Any]](), dict[str, str]()
     taken = set(COLUMNS.values()) - {COLUMNS["score"], COLUMNS["outcome"]}
     for name, of_sources in sorted(by_name.items()):
         for source, found in sorted(of_sources.items()):
             several = len(of_sources) > 1 or name in taken
             column = f"{name} ({_SOURCES.get(source, source)})" if several else name
-            sources[column] = source
-            columns[column] = [_one(found.get(row, []), source) for row in range(len(runs))]
-    return columns, sources
+            numbers = {row: [plain(name, one, marks) for one in found[row]] for row in found}
+            every = [one for values in numbers.values() for one in values]
+            kinds[column] = kind = kind_of(name, every, source)
+            # the words of a truth are read as a whole, as in a table
+            values = numbers
+            if kind == TRUTH:
+                values = {row: [_worded(one, marks) for one in found[row]] for row in found}
+            columns[column] = [_one(values.get(row, []), kind) for row in range(len(runs))]
+    return columns, kinds
+
+
+def _worded(value: Any, marks: Mapping[str, float] | None) -> Any:
+    """Return a truth as it is, and a letter with a mark as a word."""
+    if marks is None or (mark := marks.get(str(value).strip().lower())) is None:
+        return value
+    return {1.0: "correct", 0.0: "incorrect"}.get(mark, "partly correct")
 
 
 def plain(name: str, value: Any, marks: Mapping[str, float] | None) -> Any:
@@ -291,12 +302,13 @@ def plain(name: str, value: Any, marks: Mapping[str, float] | None) -> Any:
     return number if number == number else None
 
 
-def _one(values: list[Any], source: str) -> Any:
-    """Return one value of several: the majority of people, the mean of numbers."""
+def _one(given: list[Any], kind: str) -> Any:
+    """Return one value of several: the mean of a judge's numbers, otherwise the majority."""
+    values = [value for value in given if value is not None]
     counts = Counter(values).most_common(2)
     if len(counts) <= 1:
         return next(iter(values), None)
-    if source != HUMAN and all(isinstance(value, float) for value in values):
+    if kind == JUDGE and all(isinstance(value, float) for value in values):
         return sum(values) / len(values)
     (first, most), (_, other) = counts
     return first if most > other else None

@@ -276,7 +276,7 @@ def _agent_auroc(rows: pd.DataFrame, outcomes: _Ints) -> float:
             rates = np.where(seen > 0, won / np.maximum(seen, 1), won.sum() / seen.sum())
             areas.append(_area(rates, good, bad))
     measured = [area for area in areas if not math.isnan(area)]
-    return sum(measured) / len(measured) if measured else math.nan
+    return float(np.mean(measured)) if measured else math.nan
 
 
 def _halves(tasks: Sequence[str]) -> Iterator[NDArray[np.bool_]]:

@@ -59,8 +59,6 @@ class ScoresRecord(Document):
     scores_sha256: str
     trajectories_sha256: str
     rows: Count
-    # runs that the judge does not read whole
-    cut: Count
     calibration_splits: tuple[str, ...]
     # counts, tokens, seconds and cost of the scores of a server
     bill: JsonObject | None = None

@@ -67,7 +67,7 @@ def test_a_table_with_labels_gets_a_certificate(call: Call, table: Make) -> None
     lines = answer.out.splitlines()
     assert answer.code == 0 and len(lines) <= 20
     assert "320 runs of 80 tasks (4 of each task)" in lines[0]
-    assert "320 of 320 runs have a label" in lines[1]
+    assert "labelled: 320 of 320 runs" in lines[1]
     found = call(f"doctor {path} --json").json
     assert found["answer"] == "certificate" and found["to_label"] is None
     assert found["found"]["attempts"] == {"least": 4, "median": 4, "most": 4}
@@ -190,6 +190,24 @@ def test_a_log_is_certified_where_it_is(call: Call, table: Make) -> None:
     assert wrong.code == 2 and "holds no judge 'tone'; it holds equals, judge" in wrong.err
 
 
+def test_words_of_a_truth_are_read_as_a_whole(call: Call, table: Make) -> None:
+    words = ("pass", "needs work", "fail")
+    results = [result(f"t{number}", 0, passed=True, judge=0.5) for number in range(30)]
+    for number, one in enumerate(results):
+        one["gradingResult"]["componentResults"][0] |= {
+            "pass": words[number % 3],
+            "assertion": {"type": "human"},
+        }
+    write_json(Path("results.json"), {"results": {"version": 3, "results": results}})
+    asked = call("doctor results.json")
+    assert asked.code == 2 and "Name the successes among 'fail', 'needs work', 'pass'" in asked.err
+    settled = call("doctor results.json --set success=pass --json").json
+    assert settled["judges"][0]["labelled"] == 30
+    assert call("certificate results.json --set success=pass --json").json["certificates"][0][
+        "success_rate"
+    ] == pytest.approx(1 / 3)
+
+
 def test_what_cannot_be_settled_is_asked(call: Call, table: Make) -> None:
     twice = table("twice.csv", lambda frame: frame.drop(columns="outcome").assign(passed=1, gold=1))
     asked = call(f"doctor {twice}")
@@ -254,6 +272,30 @@ def test_runs_of_a_log_are_labelled_on_a_page_or_in_label_studio(call: Call, tab
     labelled = pd.DataFrame([task["data"] for task in tasks]).drop(columns="run")
     labelled.assign(outcome=1).to_csv("to_label.csv", index=False)
     assert call("certificate results.json --sample to_label.csv").code in (0, 3)
+
+
+def test_runs_of_a_scan_are_labelled_in_scout_view(call: Call, table: Make) -> None:
+    frame = rows(attempts=1)
+    about = {
+        "transcript_id": frame["trajectory_id"],
+        "transcript_task_set": "sums",
+        "transcript_task_id": frame["task_id"],
+        "transcript_model": "m",
+        "transcript_success": None,
+        "input_type": "transcript",
+        "value": frame["score"].astype(str),
+        "value_type": "number",
+        "validation_target": None,
+    }
+    Path("scan").mkdir()
+    Path("scan/_scan.json").write_text("{}", "utf-8")
+    pd.DataFrame(about).to_parquet("scan/judge.parquet")
+    answer = call("doctor scan")
+    assert answer.code == 3 and "results of Inspect Scout: 80 runs" in answer.out
+    sheet, known = pd.read_csv("validation.csv"), frame.set_index("trajectory_id")["outcome"]
+    targets = sheet["id"].map(known).map({1: "true", 0: "false"})
+    sheet.assign(target=targets).to_csv("validation.csv", index=False)
+    followed(call, answer.out)
 
 
 @pytest.mark.slow

@@ -199,9 +199,7 @@ class PromptEncoder:
         kept = room - len(self._cut_ids)
         tail = len(body) - kept // 2
         head = body[: kept - kept // 2]
-        return Encoded(
-            self.prefix_ids + head + self._cut_ids + body[tail:] + self.suffix_ids, tail - len(head)
-        )
+        return Encoded(self.prefix_ids + head + self._cut_ids + body[tail:] + self.suffix_ids)
 
     def encode_texts(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode rendered runs, in their order."""
