@@ -106,7 +106,7 @@ def judged() -> list[Run]:
 def spreadsheet(folder: Path, runs: Sequence[Run]) -> None:
     lines = [f"{run.task};{run.score};{'pass' if run.success else 'fail'}" for run in runs]
     text = "\n".join(["Task_ID;Score;Outcome", *(line.replace(".", ",") for line in lines)])
-    (folder / "scores.csv").write_text(text, "cp1252")
+    (folder / "scores.csv").write_text(text, "utf-8")
 
 
 def langfuse(folder: Path, runs: Sequence[Run]) -> None:

@@ -371,7 +371,7 @@ def _batch(scores: Path, reading: ReadingOptions, split: str | None) -> Batch:
 
 
 def _history(path: Path, reading: ReadingOptions) -> History:
-    table = labelled(read_scores(path, reading))
+    table = labelled(read_scores(path, reading, further=True))
     keep = np.isfinite(table.scores)
     if not keep.any():
         raise InputError(f"{path} has no scored row. Give labelled runs with scores.")

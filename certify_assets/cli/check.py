@@ -562,7 +562,7 @@ def _audit_table(
     whole: ScoreTable, path: Path | None, reading: ReadingOptions
 ) -> ScoreTable | None:
     if path is not None:
-        return labelled(read_scores(path, reading).choose_split("test"))
+        return labelled(read_scores(path, reading, further=True).choose_split("test"))
     if whole.splits is None or "test" not in set(whole.splits):
         return None
     test = whole.choose_split("test")

@@ -8,7 +8,6 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
-from decimal import Decimal
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -71,6 +70,8 @@ def given_command(*more: str) -> str:
 class Finite(click.FloatRange):
     """A number in a range; neither infinite nor NaN, which no range keeps out."""
 
+    name = "number"
+
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
@@ -85,31 +86,8 @@ class Finite(click.FloatRange):
         return "" if self.min is None and self.max is None else super()._describe_range()
 
 
-class Share(Finite):
-    """A share, as a number or in percent: .1 and 10% are one."""
-
-    name = "share"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the share, or fail with what would be read."""
-        text = str(value).strip()
-        number, mark, rest = text.partition("%")
-        try:
-            # by decimals: .1 % is exactly the number that .001 is
-            share = float(Decimal(number.strip()) / (100 if mark else 1))
-        except ArithmeticError:
-            share = math.nan
-        if rest or math.isnan(share):
-            self.fail(f"{text!r} is not a share; write it like .1 or 10%.", param, ctx)
-        if 1 < share <= 100 and not mark:
-            self.fail(f"{text} does not lie between 0 and 1; write it like .1 or 10%.", param, ctx)
-        return super().convert(share, param, ctx)
-
-
-SHARE = Share(0, 1)
-OPEN_SHARE = Share(0, 1, min_open=True, max_open=True)
+SHARE = Finite(0, 1)
+OPEN_SHARE = Finite(0, 1, min_open=True, max_open=True)
 SIDE = click.Choice(["reject", "release"])
 NATURAL = click.IntRange(min=0)
 COUNT = click.IntRange(min=1)

@@ -1,8 +1,7 @@
-"""A judge on a corpus, opened for one operation: trained, scored, loaded, explained."""
+"""A judge on a corpus, opened for one operation: trained, scored, loaded."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,10 +14,10 @@ from typing_extensions import TypedDict  # pydantic reads those of `typing` from
 
 from certify_assets.documents import Document
 from certify_assets.errors import StaleCertificateError
-from certify_assets.judges.base import ExplainedJudge, Reason, score_table
+from certify_assets.judges.base import score_table
 from certify_assets.judges.canary import CanaryReport, score_canaries
 from certify_assets.judges.family import JudgeFamily, maker_of
-from certify_assets.judges.record import JudgeRecord, texts
+from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import family_of
 from certify_assets.judges.stored import ScoresRecord, StoredJudge
 from certify_assets.judges.task_folds import write_pool
@@ -36,8 +35,6 @@ _SCORED_SPLITS = ("rl", "cal", "test")
 _SPENT, _UNLABELLED = "cal_half_a", "_unlabelled"
 # splits that certify a judge before it has scored, and where RL chooses it
 _CAL_ALONE = ("cal",)
-# of a run, that are shown
-_REASONS = 5
 
 
 class _Stage(NamedTuple):
@@ -211,18 +208,6 @@ class JudgedCorpus(StoredJudge):
         features = self.maker.features(self, model, rows)
         table = score_table(model, rows, self.renderer, features=features)
         return np.asarray(table["score"], np.float64)
-
-    def reasons(self, runs: pd.DataFrame) -> list[tuple[float, tuple[Reason, ...]]]:
-        """Return the score of each run and why it is so; NaN and no reason from most families."""
-        model = self.load() if self.spec.explained else None
-        if not isinstance(model, ExplainedJudge):
-            return [(math.nan, ())] * len(runs)
-        scores = score_table(model, runs, self.renderer)["score"]
-        reasons = model.reasons(runs, texts(runs, self.renderer))
-        return [
-            (float(score), tuple(run[:_REASONS]))
-            for score, run in zip(scores, reasons, strict=True)
-        ]
 
     @property
     def canaries(self) -> CanaryReport | None:

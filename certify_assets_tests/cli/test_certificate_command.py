@@ -182,7 +182,7 @@ def test_noise_never_counts_as_certified(call: Call, tmp_path: Path) -> None:
         ("--procedure pseudo_task --set size_ratio=0.9", "size_ratio is 0.9"),
         ("--set detla=.1", "'detla' is not a setting. Did you mean delta? Settings: alpha"),
         ("--settings no.yaml", "no.yaml cannot be read: No such file"),
-        ("--alpha 10", "10 does not lie between 0 and 1"),
+        ("--alpha 10", "10.0 is not in the range 0<x<1"),
         ("--set joint=true --side reject", "take --side out"),
     ],
 )
