@@ -25,6 +25,7 @@ from certify_assets.cli.output import (
 )
 from certify_assets.cli.reading import column_options, reading_words, remedies
 from certify_assets.cli.sample import rows_to_label
+from certify_assets.corpora.formats.scout import is_scan, write_validation
 from certify_assets.corpora.judged import read_runs
 from certify_assets.doctor import BUDGETS, GUESS, Diagnosis, JudgeAnswer, diagnose, sides_of
 from certify_assets.documents import JsonObject
@@ -42,6 +43,8 @@ _MOST_JUDGES = 5
 _MOST_NOTES = 4
 #: endings of files on which runs are labelled elsewhere
 _PAGES = (".html", ".json")
+#: the runs to label as Scout View takes them
+_VALIDATION = Path("validation.csv")
 
 
 @click.command()
@@ -108,6 +111,9 @@ def doctor(
         *_there(found),
         *_said(found),
         *_offered(found, drawn, out),
+        f"wrote {_VALIDATION}: label these runs in Scout View."
+        if drawn and _is_scan(paths)
+        else None,
         *(f"next: {step}" for step in steps),
         code=0 if found.answer == "certificate" else NOTHING,
     )
@@ -234,19 +240,21 @@ def _draw(found: Diagnosis, paths: Sequence[Path], out: Path) -> int:
     if found.answer != "label" or plan is None or best is None or best.table.trajectories is None:
         return 0
     page = out.suffix.lower() in _PAGES
-    if (
-        out.exists()
-        and not page
-        and (DRAWN_BY not in read_table(out, {DRAWN_BY}).columns or filled(out, COLUMNS["outcome"]))
-    ):
+    if not page and out.exists() and not _is_blank(out, DRAWN_BY, COLUMNS["outcome"]):
         raise InputError(
             f"{out} exists and holds labels or something else. Name another file with --out."
+        )
+    if _is_scan(paths) and _VALIDATION.exists() and not _is_blank(_VALIDATION, "id", "target"):
+        raise InputError(
+            f"{_VALIDATION} exists and holds labels or something else. Move it to another folder."
         )
     tasks, runs = names_of(best.table)
     draw = Draw.of(tasks, runs, best.table.scores, count=plan.labels, attempts=plan.attempts)
     hidden = [*found.found["judges"], *found.found["truths"]]
     drawn, columns = rows_to_label(best.table, draw, _settings(found), hidden=hidden)
     kept = harmless(out.with_suffix(".csv"), columns, drawn.naming_columns)
+    if _is_scan(paths):
+        write_validation(_VALIDATION, columns[COLUMNS["id"]])
     if not page:
         write_tables((out, kept))
         return len(drawn)
@@ -254,13 +262,23 @@ def _draw(found: Diagnosis, paths: Sequence[Path], out: Path) -> int:
     if found.title != "score table":
         names = set(map(str, columns[COLUMNS["id"]]))
         texts = {run.trajectory_id: whole_text(run) for run in read_runs(paths, names)}
-    runs = RunToLabel.of(columns, texts)
+    waiting = RunToLabel.of(columns, texts)
     if out.suffix.lower() == ".json":
-        write_text(out, studio_tasks(runs))
+        write_text(out, studio_tasks(waiting))
     else:
-        title, file = f"{len(runs):,} runs of {found.title}", out.with_suffix(".csv").name
-        write_text(out, label_page(runs, title=title, file=file))
+        title, file = f"{len(waiting):,} runs of {found.title}", out.with_suffix(".csv").name
+        write_text(out, label_page(waiting, title=title, file=file))
     return len(drawn)
+
+
+def _is_blank(path: Path, mark: str, outcome: str) -> bool:
+    """Whether a file has a column that marks it as one of ours, and no outcome yet."""
+    return mark in read_table(path, {mark}).columns and not filled(path, outcome)
+
+
+def _is_scan(paths: Sequence[Path]) -> bool:
+    """Whether what is read are results of Inspect Scout, whose runs Scout View labels."""
+    return len(paths) == 1 and is_scan(paths[0])
 
 
 def _settings(found: Diagnosis) -> Settings:
@@ -306,6 +324,7 @@ def _steps(
         assert found.plan is not None
         promise = ["--promise", CONFIDENT] if found.plan.attempts > 1 else []
         drawn = ["--sample", str(sheet)]
+        drawn += ["--labels", str(_VALIDATION)] if _is_scan(paths) else []
         yield shlex.join([*words, *drawn, *budget, *promise, *reading_words(reading)])
         return
     if found.answer == "nothing":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,21 +96,6 @@ class KnowingJudge(_Named, Protocol):
 
     def decided(self, features: Any) -> Scores:
         """Judge runs by their features, which it knows."""
-
-
-class Reason(NamedTuple):
-    """What one feature of a run adds to its score; above 0 it speaks for a success."""
-
-    feature: str
-    contribution: float
-
-
-@runtime_checkable
-class ExplainedJudge(RunJudge, Protocol):
-    """A judge that says what its scores are made of."""
-
-    def reasons(self, runs: pd.DataFrame, texts: Sequence[str]) -> list[list[Reason]]:
-        """Return what features add to the score of each run, the largest first."""
 
 
 Judge = TextJudge | RunJudge

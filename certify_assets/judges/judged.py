@@ -1,10 +1,7 @@
-"""A judge on a corpus, opened for one operation: trained, scored, loaded, explained."""
+"""A judge on a corpus, opened for one operation: trained, scored, loaded."""
 
 from __future__ import annotations
 
-import math
-import resource
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,10 +14,10 @@ from typing_extensions import TypedDict  # pydantic reads those of `typing` from
 
 from certify_assets.documents import Document
 from certify_assets.errors import StaleCertificateError
-from certify_assets.judges.base import ExplainedJudge, Reason, score_table
+from certify_assets.judges.base import score_table
 from certify_assets.judges.canary import CanaryReport, score_canaries
 from certify_assets.judges.family import JudgeFamily, maker_of
-from certify_assets.judges.record import JudgeRecord, texts
+from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import family_of
 from certify_assets.judges.stored import ScoresRecord, StoredJudge
 from certify_assets.judges.task_folds import write_pool
@@ -38,9 +35,6 @@ _SCORED_SPLITS = ("rl", "cal", "test")
 _SPENT, _UNLABELLED = "cal_half_a", "_unlabelled"
 # splits that certify a judge before it has scored, and where RL chooses it
 _CAL_ALONE = ("cal",)
-# of a run, that are shown
-_REASONS = 5
-_MEBIBYTE = 1024.0 if sys.platform != "darwin" else 1024.0 * 1024.0
 
 
 class _Stage(NamedTuple):
@@ -60,11 +54,8 @@ _STAGES = {
 class StageFigures(TypedDict):
     """What training or scoring took."""
 
-    wall_seconds: float
     # of all threads of the process
     cpu_seconds: float
-    # the process's largest so far: the stage's own only where it has a process of its own
-    peak_mib: float
     rows: int
     # whether it took up what an earlier run left, so that its seconds are not all of it
     continued: bool
@@ -218,18 +209,6 @@ class JudgedCorpus(StoredJudge):
         table = score_table(model, rows, self.renderer, features=features)
         return np.asarray(table["score"], np.float64)
 
-    def reasons(self, runs: pd.DataFrame) -> list[tuple[float, tuple[Reason, ...]]]:
-        """Return the score of each run and why it is so; NaN and no reason from most families."""
-        model = self.load() if self.spec.explained else None
-        if not isinstance(model, ExplainedJudge):
-            return [(math.nan, ())] * len(runs)
-        scores = score_table(model, runs, self.renderer)["score"]
-        reasons = model.reasons(runs, texts(runs, self.renderer))
-        return [
-            (float(score), tuple(run[:_REASONS]))
-            for score, run in zip(scores, reasons, strict=True)
-        ]
-
     @property
     def canaries(self) -> CanaryReport | None:
         """How far texts talk the judge into success; None where nothing says so of these scores."""
@@ -244,12 +223,10 @@ class JudgedCorpus(StoredJudge):
         """Measure a stage, which says how many rows it took; one that fails stores no figures."""
         rows: list[int] = []
         continued = self.store.keeps_work(self.key(_STAGES[stage].work))
-        wall, cpu = time.perf_counter(), time.process_time()
+        cpu = time.process_time()
         yield rows.append
         figures: StageFigures = {
-            "wall_seconds": round(time.perf_counter() - wall, 3),
             "cpu_seconds": round(time.process_time() - cpu, 3),
-            "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MEBIBYTE, 1),
             "rows": sum(rows),
             "continued": continued,
             "product_sha256": self._made(stage),

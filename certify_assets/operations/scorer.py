@@ -17,7 +17,7 @@ from pydantic import PrivateAttr
 
 from certify_assets.certificates import Certificate, decide
 from certify_assets.errors import InputError
-from certify_assets.tables.settings import PERCENT, ScoreReading
+from certify_assets.tables.settings import PERCENT, reading_of
 
 with warnings.catch_warnings():
     # of MLflow's own annotations
@@ -222,9 +222,9 @@ def certificates_of(given: Any) -> tuple[Certificate, ...]:
 
 def score_factor(certificates: Sequence[Certificate]) -> float:
     """Return what scores are multiplied by to be those that were certified."""
-    reading = ScoreReading.of_provenance(certificates[0].provenance)
-    percent = 0.01 if reading.score_scale == PERCENT else 1.0
-    return -percent if reading.lower_is_better else percent
+    reading = reading_of(certificates[0].provenance)
+    percent = 0.01 if reading.get("score_scale") == PERCENT else 1.0
+    return -percent if reading.get("lower_is_better") == "true" else percent
 
 
 def _score(said: Any, judge: str) -> float | None:

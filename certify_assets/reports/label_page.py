@@ -17,7 +17,7 @@ class RunToLabel(NamedTuple):
     drawn_by: str
 
     @classmethod
-    def of(cls, columns: Mapping[str, Sequence[Any]], texts: Mapping[str, str]) -> list[RunToLabel]:
+    def of(cls, columns: Mapping[str, Any], texts: Mapping[str, str]) -> list[RunToLabel]:
         """Return the rows of a file of drawn runs, with their texts.
 
         A run without a text has the other columns of its row in its place.

@@ -297,6 +297,10 @@ def read_score_table(
     )
 
 
+#: names of columns in tables of labels that are meant although they hold no word that tells
+_EXACT = {"id": "id", "outcome": "target"}
+
+
 class LabelRows(NamedTuple):
     """The rows of a table of labels: −1 where there is no outcome."""
 
@@ -322,8 +326,9 @@ def read_labels(path: Path, reading: ReadingOptions | None = None) -> LabelRows:
         # names that are given may be those of the score table
         given = reading.columns.get(one, COLUMNS[one])
         if not matched(names, {given, (reading.remembered or {}).get(one, given)}):
-            plain = matched(names, {COLUMNS[one]})
-            meant |= {one: COLUMNS[one]} if plain else likely_column(one, names, meant.values())
+            exact = (*matched(names, {COLUMNS[one]}), *matched(names, {_EXACT.get(one, "")}))
+            likely = likely_column(one, names, meant.values())
+            meant |= {one: exact[0]} if exact else likely
     asked = replace(reading, columns={**reading.columns, **meant})
     read, found, there = _read(path, asked, fields, needed, unique=False)
     notes = (*renamed({COLUMNS[one]: name for one, name in meant.items()}), *read.notes)

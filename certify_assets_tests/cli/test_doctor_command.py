@@ -274,6 +274,30 @@ def test_runs_of_a_log_are_labelled_on_a_page_or_in_label_studio(call: Call, tab
     assert call("certificate results.json --sample to_label.csv").code in (0, 3)
 
 
+def test_runs_of_a_scan_are_labelled_in_scout_view(call: Call, table: Make) -> None:
+    frame = rows(attempts=1)
+    about = {
+        "transcript_id": frame["trajectory_id"],
+        "transcript_task_set": "sums",
+        "transcript_task_id": frame["task_id"],
+        "transcript_model": "m",
+        "transcript_success": None,
+        "input_type": "transcript",
+        "value": frame["score"].astype(str),
+        "value_type": "number",
+        "validation_target": None,
+    }
+    Path("scan").mkdir()
+    Path("scan/_scan.json").write_text("{}", "utf-8")
+    pd.DataFrame(about).to_parquet("scan/judge.parquet")
+    answer = call("doctor scan")
+    assert answer.code == 3 and "results of Inspect Scout: 80 runs" in answer.out
+    sheet, known = pd.read_csv("validation.csv"), frame.set_index("trajectory_id")["outcome"]
+    targets = sheet["id"].map(known).map({1: "true", 0: "false"})
+    sheet.assign(target=targets).to_csv("validation.csv", index=False)
+    followed(call, answer.out)
+
+
 @pytest.mark.slow
 def test_labels_of_the_page_are_kept_and_downloaded(browser: Browser, tmp_path: Path) -> None:
     columns = {
