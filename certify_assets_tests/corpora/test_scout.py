@@ -98,7 +98,7 @@ def test_what_is_no_scan_is_refused(tmp_path: Path) -> None:
         read_scan(tmp_path)
 
 
-def scan_of(folder: Path, name: str = "judge", **changed: object) -> Path:
+def scan_of(folder: Path, changed: dict[str, object], name: str = "judge") -> Path:
     """Write the results of a scanner on one transcript."""
     pytest.importorskip("pyarrow")
     row = {
@@ -113,7 +113,7 @@ def scan_of(folder: Path, name: str = "judge", **changed: object) -> Path:
         "validation_target": None,
     }
     (folder / "_scan.json").write_text("{}", "utf-8")
-    pd.DataFrame([{**row, **changed}]).to_parquet(folder / f"{name}.parquet")
+    pd.DataFrame([row | changed]).to_parquet(folder / f"{name}.parquet")
     return folder
 
 
@@ -131,9 +131,9 @@ def scan_of(folder: Path, name: str = "judge", **changed: object) -> Path:
 def test_odd_values_of_a_scan_are_left_to_the_table(
     tmp_path: Path, changed: dict[str, object], column: str, value: object
 ) -> None:
-    assert read_scan(scan_of(tmp_path, **changed))[column].tolist() == [value]
+    assert read_scan(scan_of(tmp_path, changed))[column].tolist() == [value]
 
 
 def test_a_scanner_with_the_name_of_a_column_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="Give it another name"):
-        read_scan(scan_of(tmp_path, "agent"))
+        read_scan(scan_of(tmp_path, {}, "agent"))
