@@ -1,7 +1,6 @@
 """New agents on a known benchmark: the batch certificate against the corpus certificate.
 
-    python benchmarks/new_agents.py [--data DIR] [--corpus NAME …] [--batches 200] [--scores DIR]
-    [--before docs/evidence/batches_before.csv] [--quick]
+    python benchmarks/new_agents.py [--data DIR] [--corpus NAME …] [--batches 200] [--scores DIR] [--quick]
 
 Every agent of 50 runs or more is left out in turn, on the two embedded corpora and on those of the
 folder of published runs DIR (../shared/data) that are there and have three such agents. Scores are
@@ -16,8 +15,6 @@ A seed and an agent are one trial of
 Shares are of all runs of the agent. `net` is decided less the labels of decided runs: the others
 would be read anyway. `strict` is decided less all labels. `above` is the share of trials with more
 than ⌊αN⌋ errors among the N decided, and `some` that of trials with a certificate.
---before: agent by agent the differences to what a table of an earlier method says, with standard
-errors over agents.
 --quick: one embedded corpus, one seed.
 """
 
@@ -149,35 +146,18 @@ def show(row: pd.Series) -> None:
     )
 
 
-def compare(found: pd.DataFrame, before: pd.DataFrame) -> None:
-    """Print the means of both methods and their differences, agent by agent."""
-    keys = [*ROW, "agent"]
-    both = found.merge(before, on=keys, suffixes=("", "_before"))
-    every = pd.concat([both, both.assign(corpus="all")])
-    print("\ncorpus: before → now (difference ± standard error over agents)")
-    for corpus, rows in every.groupby("corpus", sort=False):
-        print(f"{corpus}, {rows['agent'].nunique()} agents")
-        for name in BATCH:
-            change = (rows[name] - rows[f"{name}_before"]).groupby(rows["agent"]).mean()
-            error = change.std(ddof=1) / len(change) ** 0.5
-            then, now = rows[f"{name}_before"].mean(), rows[name].mean()
-            print(f"  {name:<13} {then:8.3f} → {now:8.3f} ({now - then:+.3f} ± {error:.3f})")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--corpus", action="append", choices=(*EMBEDDED, *PUBLISHED))
     parser.add_argument("--batches", type=int, default=200)
     parser.add_argument("--scores", type=Path)
-    parser.add_argument("--before", type=Path)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     cache = options.scores or Path(tempfile.gettempdir()) / "certify_new_agents"
     names, batches = options.corpus or (*EMBEDDED, *PUBLISHED), options.batches
     if options.quick:
         names, batches = EMBEDDED[:1], 4
-    cells = []
     for name in names:
         started = time.process_time()
         runs = scored(name, options.data, cache)
@@ -192,10 +172,7 @@ def main() -> None:
                 found = pd.DataFrame(trials(runs, alpha, side, seeds))
                 about = {"corpus": name, "side": side, "alpha": alpha}
                 show(pd.Series({**found.drop(columns="agent").mean(), **about}))
-                cells.append(found.groupby("agent").mean().reset_index().assign(**about))
         print(f"{time.process_time() - started:.0f} CPU seconds", flush=True)
-    if options.before is not None:
-        compare(pd.concat(cells), pd.read_csv(options.before))
 
 
 if __name__ == "__main__":

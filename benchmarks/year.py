@@ -69,7 +69,7 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 NAME = "year"
 ALPHA = 0.2
 # findings of a batch that say that its runs are unlike those of CAL
-UNLIKE = {"changed_agents", "shifted", "larger_tasks", "sent_again"}
+UNLIKE = {"changed_agents", "shifted"}
 DRIFTS = ("verdict", "failure")
 # words that a verdict puts at the end of a run, and how often
 _WORDS, _TIMES = 40, 3

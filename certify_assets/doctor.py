@@ -276,11 +276,11 @@ def _of_table(path: Path, reading: ReadingOptions) -> tuple[JudgedRuns, dict[str
             f"column {identity!r} as task_id: every run counts as a task of its own. If tasks were "
             "run more than once, name their column with --columns task=NAME"
         )
-    taken = {*columns.values(), *(there[one] for one in there if one not in ("score", "outcome"))}
+    used = {*columns.values(), *(there[one] for one in there if one not in ("score", "outcome"))}
     kinds = {
         there[one]: kind for one, kind in (("score", JUDGE), ("outcome", TRUTH)) if one in there
     }
-    others = {name: kind_by_name(name) for name in names if name not in taken and name not in kinds}
+    others = {name: kind_by_name(name) for name in names if name not in used and name not in kinds}
     table, known = read_table(path, set(others)), {*kinds.values()}
     for name, kind in others.items():
         # a score or outcome that is named as such leaves no doubt
@@ -288,19 +288,18 @@ def _of_table(path: Path, reading: ReadingOptions) -> tuple[JudgedRuns, dict[str
             numbers = all(number_of(value) is not None for value in table.values(name))
             if kind == TRUTH or numbers:
                 kinds[name] = kind
-    frame: Any = path
-    return JudgedRuns(frame, kinds, "score table", notes=tuple(notes)), columns
+    return JudgedRuns(path, kinds, "score table", notes=tuple(notes)), columns
 
 
 def _names(runs: JudgedRuns, kind: str, name: str | None) -> list[str]:
     """Return the columns of a kind, or the one that is named."""
     if name is None:
         return [column for column, found in runs.kinds.items() if found == kind]
-    if isinstance(runs.frame, Path):
-        names = read_table(runs.frame, set()).names
+    if isinstance(runs.source, Path):
+        names = read_table(runs.source, set()).names
         if not matched(names, {name}):
             raise InputError(
-                f"{runs.frame} has no column {name!r}; its columns are {', '.join(names[:12])}. "
+                f"{runs.source} has no column {name!r}; its columns are {', '.join(names[:12])}. "
                 f"Name one of these with --{kind}."
             )
         return [name]
@@ -322,7 +321,7 @@ def _tables(
         names = {"score": judge, **({"outcome": outcome} if outcome is not None else {})}
         asked = replace(reading, columns={**reading.columns, **names})
         try:
-            table = read_score_table(runs.frame, asked, fields=fields).choose_split("cal")
+            table = read_score_table(runs.source, asked, fields=fields).choose_split("cal")
         except TableError as refused:
             if len(judges) == 1:
                 raise
@@ -343,20 +342,21 @@ def _found(runs: JudgedRuns, tables: Mapping[str, ScoreTable], outcome: str | No
     kinds = runs.kinds
     judges, truths = ([name for name in kinds if kinds[name] == kind] for kind in (JUDGE, TRUTH))
     table = next(iter(tables.values()), None)
+    tasks, agents = list[Any](), list[str]()
     if table is not None:
-        tasks, agents = table.tasks.tolist(), table.agents
-        agents = [] if agents is None else sorted(set(agents.tolist()))
-    elif isinstance(runs.frame, Path):
-        tasks, agents = list(range(len(read_table(runs.frame, set())))), []
+        tasks = table.tasks.tolist()
+        agents = [] if table.agents is None else sorted(set(table.agents.tolist()))
+    elif isinstance(runs.source, Path):
+        tasks = list(range(len(read_table(runs.source, set()))))
     else:
-        tasks = runs.frame[COLUMNS["task"]].tolist()
-        agents = sorted(set(runs.frame[COLUMNS["agent"]]))
+        tasks = runs.source[COLUMNS["task"]].tolist()
+        agents = sorted(set(runs.source[COLUMNS["agent"]]))
     sizes = np.unique(np.asarray(tasks, dtype=str), return_counts=True)[1]
     labelled = 0
     if table is not None and table.outcomes is not None:
         labelled = int(np.count_nonzero(table.outcomes >= 0))
-    elif table is None and not isinstance(runs.frame, Path) and outcome is not None:
-        labelled = int(runs.frame[outcome].count())
+    elif table is None and not isinstance(runs.source, Path) and outcome is not None:
+        labelled = int(runs.source[outcome].count())
     attempts = np.quantile(sizes, (0, 0.5, 1), method="nearest").astype(int).tolist()
     return {
         "runs": len(tasks),
@@ -400,7 +400,8 @@ def _answer(name: str, table: ScoreTable, candidates: int) -> JudgeAnswer:
         agents=rows.agents,
         named=table.named,
         alone=table.alone,
-        provenance=table.reading.provenance(),
+        again=rows.again,
+        provenance=table.reading,
         left_out=int(np.count_nonzero(~known)),
     )
     found = []

@@ -28,7 +28,6 @@ from certify_assets.tables.settings import (
     COLUMNS,
     IssuedReading,
     ReadingOptions,
-    ScoreReading,
     TableSettings,
     checked_columns,
 )
@@ -331,7 +330,7 @@ def certify(
     named = checked_columns((columns or {}).items())
     reading = ReadingOptions(named, TableSettings.of(given), lower_is_better, score_scale)
     read_as: tuple[str, ...] = ()
-    read = ScoreReading(lower_is_better=lower_is_better)
+    read: Mapping[str, str] = reading.provenance({}, "")
     _refuse_other_order(scores, outcomes, tasks)
     scores = Path(scores) if isinstance(scores, str) else scores
     if isinstance(scores, Path) or _is_frame(scores):
@@ -371,7 +370,7 @@ def certify(
             "certified by `certify certificate SCORES --sample FILE`."
         )
     evidence = _Evidence(scores, outcomes, tasks, reading, keywords.get("pool"), read_as)
-    keywords["provenance"] = read.provenance() | (keywords.get("provenance") or {})
+    keywords["provenance"] = {**read, **(keywords.get("provenance") or {})}
     if side != "both" and "joint" in keywords:
         raise InputError("joint is for both sides. Leave it or side out.")
     sides = SIDES if side == "both" else (side,)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # what long work keeps to resume lies in the user's cache
 os.environ["XDG_CACHE_HOME"] = str(Path(tempfile.gettempdir(), f"certify-cache-{os.getuid()}"))
+# MLflow reports on its use unless told not to, and a test says nothing to anyone
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 
 # `make` exports the data root of the demo; tests use neither it nor what a developer set
 for _name in ("DAGSTER_HOME", "CERTIFY_ROOT", "MLFLOW_TRACKING_URI"):

@@ -18,12 +18,13 @@ from certify_assets.operations.decisions import first_decisions_of
 from certify_assets.operations.deployment import Deployed, read_deployments, strictest_certificates
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.ledger import ledger_entries, record_result
-from certify_assets.operations.monitoring import monitor_judge
+from certify_assets.operations.monitor_record import Alarm
 from certify_assets.operations.receiving import receive
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
+from certify_assets_tests.recertification_builders import drawn_tasks, label_rows, write_batch
 
 __all__ = [
     "ProvisionalBatch",
@@ -174,19 +175,30 @@ def fail_audit(store: Store) -> None:
 
 
 def place_wrong_labels(store: Store) -> None:
-    """Place an audit sample whose labels are all wrong for the monitor of `c`."""
-    threshold = strictest_certificates(certifier.load_certificates(judged(store)))[0].threshold
-    rows = [f"fresh-{row // 4},{threshold!r},1,True" for row in range(240)]
-    store.folder.write(
-        "monitoring/c/lexical/1.csv",
-        "\n".join(["task_id,score,outcome,audit_sample", *rows, ""]).encode("utf-8"),
-    )
+    """Label runs of drawn tasks of `c` whose every decision was wrong."""
+    made = read_deployments(Corpus(store, "c"))[-1]
+    plan, tasks = made.sampling, drawn_tasks(made.sampling, "c", 60)
+    batch = {"tasks": tasks, "error": 1.0, "deployment": made.number}
+    label_rows(store, "c", write_batch(store, "c", "0000-drawn", plan, **batch))
 
 
 def raise_alarm(store: Store) -> None:
-    """Put labels that are all wrong to the monitor of `c`."""
-    place_wrong_labels(store)
-    assert monitor_judge(judged(store)).status == "alarm"
+    """Record an alarm of every certificate of `c`."""
+    certificates = strictest_certificates(certifier.load_certificates(judged(store)))
+    alarms = [
+        Alarm(
+            judge="lexical",
+            side=item.side,
+            alpha=item.alpha,
+            certificate_sha256=item.sha256,
+            at=40,
+            e_value=50.0,
+            interval=(0.3, 0.9),
+        )
+        for item in certificates
+        if item.certified
+    ]
+    store.append("c", *alarms)
 
 
 def pin_present_files(store: Store, name: str = "c") -> None:

@@ -121,7 +121,7 @@ def test_the_recipe_passes_and_fails(repository: Path) -> None:
     assert "::notice title=certify verify::Verified" in passed.log
     assert passed.summary.count("### certify") == 2
     assert (repository / "new_certificate.json").is_file()
-    closed = run(repository, {"scores": "scores.csv", "min-coverage": "99%", "out": "other.json"})
+    closed = run(repository, {"scores": "scores.csv", "min-coverage": ".99", "out": "other.json"})
     assert closed.code == 3 and closed.outputs == passed.outputs
     assert "::error title=certify certificate::96.5 %25 of runs are decided" in closed.log
     stale = run(repository, {**recipe, "scores": "later.csv", "out": "third.json"})
@@ -162,7 +162,7 @@ def test_the_action_installs_itself(repository: Path, tmp_path: Path) -> None:
     shutil.rmtree(repository.parent / "temp" / "certify")
     source = copy_source(tmp_path / "action")
     pip("download", "--quiet", "--no-deps", "click", cwd=tmp_path)
-    done = run(repository, {"scores": "scores.csv", "min-coverage": "10%"}, install=source)
+    done = run(repository, {"scores": "scores.csv", "min-coverage": ".1"}, install=source)
     assert done.code == 0 and done.outputs["certified"] == "true", done.log
 
 

@@ -152,7 +152,6 @@ def test_a_table_is_read_from_its_path_and_held_out_rows_are_audited(tmp_path: P
         (answers().drop(columns="human"), {}, "Name the one with 0 and 1 with columns: {outcome"),
         (answers(labelled=0), {}, "has no outcome in any row"),
         (answers(), {"promise": "proved"}, "Draw the runs to label with certify sample"),
-        (answers(), {"columns": {"nope": "x"}}, "columns has 'nope=x'"),
     ],
 )
 def test_what_cannot_be_certified_is_a_sentence(
@@ -162,6 +161,11 @@ def test_what_cannot_be_certified_is_a_sentence(
     (failed,) = result.get_step_failure_events()
     assert failed.step_failure_data.user_failure_data is not None
     assert sentence in str(failed.step_failure_data.user_failure_data.description)
+
+
+def test_a_column_that_no_table_has_is_refused_at_loading(tmp_path: Path) -> None:
+    with pytest.raises(dg.DagsterInvalidDefinitionError, match="columns has 'nope=x'"):
+        Project(tmp_path, answers(), columns={"nope": "x"})
 
 
 def test_partitions_are_one_table_and_checks_need_a_certificate(tmp_path: Path) -> None:

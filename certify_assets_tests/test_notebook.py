@@ -147,7 +147,7 @@ def test_scores_that_fall_or_are_percentages_are_certified_and_decided_alike(
     assert found.decide(percent)["decision"].tolist() == decided
     with pytest.raises(InputError, match="the certificate was issued on scores from"):
         certify(unit, alpha=0.2, side="reject").decide(percent)
-    with pytest.raises(InputError, match=r"column .score.: .* leave score_scale= out"):
+    with pytest.raises(InputError, match=r"column .score.: .* Leave score_scale out"):
         certify(falling, score_scale="probability")
     with pytest.raises(InputError, match="score_scale is of the column of a table"):
         certify(*columns, score_scale="probability")

@@ -27,6 +27,7 @@ ELSEWHERE = {
     "deploy.md": "deploy/README.md",
     "changelog.md": "CHANGELOG.md",
     "notebook.md": "docs/notebook.ipynb",
+    "align_and_certify.md": "docs/examples/align_and_certify.ipynb",
 }
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
 _SCHEMA = re.compile(r"^::: schema (\w+)$", re.MULTILINE)

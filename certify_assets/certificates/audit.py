@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from certify_assets.arrays import Booleans, Floats, Names
+from certify_assets.arrays import Floats, Names
 from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice, saddlepoint_tails
 from certify_assets.certificates.certificate import Certificate, Finding
 from certify_assets.certificates.clustering import n_min
@@ -53,7 +53,6 @@ class ThresholdCurve:
         q(θ): the 1 − level quantile of the resampled error in the limit of infinitely many
         resamples, rounded up to a thousandth (or to the decimals of α), so that q(θ) ≤ α exactly
         where tail ≤ level. Of pseudo_task the smallest budget at which its tail is.
-    passed_bootstrap, passed_guard : bool
     """
 
     side: str
@@ -63,8 +62,6 @@ class ThresholdCurve:
     selective_error: Floats
     tail: Floats
     bootstrap_upper: Floats
-    passed_bootstrap: Booleans
-    passed_guard: Booleans
 
 
 def threshold_curve(
@@ -101,8 +98,6 @@ def threshold_curve(
         selective_error=counts.selective_error,
         tail=evaluation.tails,
         bootstrap_upper=_upper_bounds(evaluation, settings),
-        passed_bootstrap=evaluation.passed_test,
-        passed_guard=evaluation.guard.passed,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from certify_assets.arrays import Integers, Names
+from certify_assets.arrays import Names
 from certify_assets.certificates.evaluation import Evaluation, evaluate
 from certify_assets.certificates.evidence import GivenPool, as_pool
 from certify_assets.certificates.inputs import Observations, observe
@@ -60,8 +60,6 @@ class Diagnosis:
         Order of magnitude of the tasks like these that would certify something; None when no number
         would (or a million would not). From the size given about every second sample passes. At
         least `fewest_tasks`.
-    coverage_then : float or None
-        Coverage that ``tasks_needed`` would buy: that of the narrowest threshold which passes.
     success_rate, auroc : float or None
     corpus_tasks : int or None
         Tasks of the corpus of which these certify; None for a table of its own.
@@ -71,7 +69,6 @@ class Diagnosis:
     tasks: int
     cause: str
     tasks_needed: int | None = None
-    coverage_then: float | None = None
     success_rate: float | None = None
     auroc: float | None = None
     corpus_tasks: int | None = None
@@ -101,12 +98,9 @@ class Diagnosis:
         """Say what stopped it and what would lift it."""
         if self.stopped_by != "tasks":
             return self.cause
-        if self.tasks_needed is None or self.coverage_then is None:
+        if self.tasks_needed is None:
             return f"{self.cause} Fewer than a million tasks will not help."
-        return (
-            f"{self.cause} {self.lift[0].upper()}{self.lift[1:]} would give an even chance, at a "
-            f"coverage of about {100 * self.coverage_then:.2g} %."
-        )
+        return f"{self.cause} {self.lift[0].upper()}{self.lift[1:]} would give an even chance."
 
 
 def diagnose(
@@ -136,8 +130,8 @@ def diagnose(
     Tasks needed: the observed distribution of (n_g, k_g) over tasks is resampled at G′ instead of G
     tasks, and the smallest G′ is taken at which a threshold passes. At that size about every second
     sample passes, and the figure moves by a factor of two between samples of the same size; it is
-    an order of magnitude, not a promise. `plan_sample_size` names the tasks for four samples of
-    five.
+    an order of magnitude, not a promise. `Planner.tasks_needed` names the tasks for four samples
+    of five.
     """
     settings = Settings(**keywords)
     observations = observe(scores, outcomes, tasks, partly=settings.method.by_rows)
@@ -173,10 +167,8 @@ def diagnose_evaluation(
         coverage=counts.coverage[best],
         seen=f"success rate {rate:.3f}, AUROC {ranking}",
     )
-    needed = then = None
-    if stopped == "tasks":
-        needed, then = _tasks_needed(evaluation, settings)
-    return Diagnosis(stopped, counts.tasks, cause, needed, then, rate, area)
+    needed = _tasks_needed(evaluation, settings) if stopped == "tasks" else None
+    return Diagnosis(stopped, counts.tasks, cause, needed, rate, area)
 
 
 def _stopped_by(evaluation: Evaluation, settings: Settings) -> str | None:
@@ -202,43 +194,35 @@ def fewest_tasks(settings: Settings) -> int:
     return 1 if settings.method.validity.startswith("finite-sample") else FEW_TASKS
 
 
-def _tasks_needed(evaluation: Evaluation, settings: Settings) -> tuple[int | None, float | None]:
-    """Return the fewest tasks like these at which a threshold passes, and its coverage."""
-    tasks = evaluation.counts.tasks
+def _tasks_needed(evaluation: Evaluation, settings: Settings) -> int | None:
+    """Return the fewest tasks like these at which a threshold passes."""
     places = np.flatnonzero(evaluation.tested.selective_error < settings.alpha)
     if evaluation.plan is not None:
         # a sequence passes nothing before its start
         places = np.intersect1d(places, evaluation.plan.start)
     tested, test = evaluation.tested.part(places), evaluation.test.part(places)
 
-    def passing(number: int) -> Integers:
+    def passing(number: int) -> bool:
         level = settings.level(number)
-        inside = settings.method.tails(tested, replace(test, level=level), number) <= level
-        return places[inside]
+        tails = settings.method.tails(tested, replace(test, level=level), number)
+        return bool((tails <= level).any())
 
-    least = max(tasks + 1, fewest_tasks(settings))
-    needed = smallest(lambda number: passing(number).size > 0, least, least=least, most=_MOST_TASKS)
-    if needed is None:
-        return None, None
-    return needed, float(evaluation.counts.coverage[passing(needed)[0]])
+    least = max(evaluation.counts.tasks + 1, fewest_tasks(settings))
+    return smallest(passing, least=least, most=_MOST_TASKS)
 
 
 def smallest(
-    enough: Callable[[int], bool], guess: int, *, least: int, most: int, precision: float = 0.0
+    enough: Callable[[int], bool], *, least: int, most: int, precision: float = 0.0
 ) -> int | None:
-    """Return the smallest number that is enough, by doubling and bisection from a guess.
+    """Return the smallest number that is enough, by doubling and bisection.
 
     None where `most` is not enough; within `precision`, relative to the number.
     """
-    low, high = least - 1, min(max(guess, least), most)
+    low, high = least - 1, min(least, most)
     while not enough(high):
         if high >= most:
             return None
         low, high = high, min(2 * high, most)
-    # where the guess was enough, nothing below it has been tried
-    while low < least < high:
-        middle = max(least, high // 2)
-        low, high = (low, middle) if enough(middle) else (middle, high)
     while high - low > max(1, precision * high):
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)

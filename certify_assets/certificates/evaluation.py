@@ -18,7 +18,7 @@ from certify_assets.certificates.betting import BettingPlan, make_plan
 from certify_assets.certificates.counts import TaskCounts, count_at, count_tasks
 from certify_assets.certificates.error_icc import error_icc
 from certify_assets.certificates.evidence import Pool
-from certify_assets.certificates.guard import GuardTest, apply_guard, no_guard
+from certify_assets.certificates.guard import apply_guard
 from certify_assets.certificates.inputs import Observations, check_others
 from certify_assets.certificates.one_run import row_counts, several_tails
 from certify_assets.certificates.procedures import PROVED, RowTails, Test
@@ -46,7 +46,8 @@ class Evaluation:
     tails : float64 array, shape (thresholds,)
     passed_test : bool array, shape (thresholds,)
         Thresholds that the procedure certifies before the guard.
-    guard : GuardTest
+    guarded : bool array, shape (thresholds,)
+        Thresholds that the guard passes: all where none is in force.
     test : Test
     plan : BettingPlan or None
         What the pilot fixed.
@@ -60,7 +61,7 @@ class Evaluation:
     tested: TaskCounts
     tails: Floats
     passed_test: Booleans
-    guard: GuardTest
+    guarded: Booleans
     test: Test
     plan: BettingPlan | None = None
     lacks_pilot: bool = False
@@ -75,7 +76,7 @@ class Evaluation:
     @property
     def passed(self) -> Booleans:
         """Thresholds that procedure and guard certify."""
-        return self.passed_test & self.guard.passed
+        return self.passed_test & self.guarded
 
     @property
     def chosen(self) -> int | None:
@@ -142,7 +143,7 @@ def evaluate(
         tested=tested,
         tails=tails,
         passed_test=passed if plan is None else in_sequence(passed, plan.start),
-        guard=_guard(observations, counts, settings),
+        guarded=_guarded(observations, counts, settings),
         test=test,
         plan=plan,
         lacks_pilot=lacks_pilot,
@@ -189,17 +190,17 @@ def _evaluate_rows(
         tested=counts,
         tails=tails,
         passed_test=tails <= test.level,
-        guard=no_guard(thresholds.size),
+        guarded=np.ones(thresholds.size, dtype=bool),
         test=test,
         unscored=table.unscored,
         unread=int(np.count_nonzero(observations.scored_rows[1] < 0)),
     )
 
 
-def _guard(observations: Observations, counts: TaskCounts, settings: Settings) -> GuardTest:
+def _guarded(observations: Observations, counts: TaskCounts, settings: Settings) -> Booleans:
     """Put every threshold to the guard, where one is in force."""
     if settings.applied_guard == "none" or not counts.thresholds.size:
-        return no_guard(counts.thresholds.size)
+        return np.ones(counts.thresholds.size, dtype=bool)
     icc = error_icc(observations, settings.side, counts.thresholds, confident=True)
     return apply_guard(
         counts,

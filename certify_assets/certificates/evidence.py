@@ -108,6 +108,16 @@ class DeltaClaim(Protocol):
         """The event that claimed it."""
 
 
+def _scored_twice(scores: ArrayLike, again: ArrayLike) -> tuple[Floats, Floats]:
+    first, second = checked_scores(scores), checked_scores(again)
+    if first.size != second.size:
+        raise InputError(
+            f"again has {second.size} scores for {first.size} runs; give one for every run, NaN "
+            "where there is none."
+        )
+    return first, second
+
+
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """A calibration table, and what else its certificates depend on next to their settings.
@@ -174,7 +184,7 @@ class Evidence:
             pilot=None if pilot is None else observe(*pilot),
             pool=as_pool(pool),
             repeats=0 if named else repeated_rows(table, scores, outcomes, tasks, agents),
-            again=None if again is None else (checked_scores(scores), checked_scores(again)),
+            again=None if again is None else _scored_twice(scores, again),
             **about,
         )
 

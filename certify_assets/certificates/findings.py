@@ -25,8 +25,8 @@ from certify_assets.certificates.diagnosis import FEW_TASKS, diagnose_evaluation
 from certify_assets.certificates.evaluation import Evaluation
 from certify_assets.certificates.evidence import GIVEN, Evidence
 from certify_assets.certificates.inputs import Observations
-from certify_assets.certificates.settings import BONFERRONI, Settings
-from certify_assets.certificates.task_sizes import POOL_TASKS, pseudo_task
+from certify_assets.certificates.settings import Settings
+from certify_assets.certificates.task_sizes import POOL_TASKS
 from certify_assets.errors import quoted
 from certify_assets.files import shortest
 from certify_assets.names import spelled
@@ -64,8 +64,6 @@ SENTENCES: Final = {
     "to human review when decided.",
     "few_tasks": "The table has {counts.tasks} tasks. The bootstrap has not been validated below "
     "{least}.",
-    "tied_grid": "The {counts.thresholds.size} thresholds hold {distinct} distinct scores. The "
-    "correction still counts them all.",
     "saturated_scores": "{rows.at_ends} of {rows.scored} scores share the {end} value, {value}. "
     "{remedy}",
     "duplicate_rows": "{repeats} of {rows.rows} rows repeat an earlier one, with the same task, "
@@ -74,8 +72,6 @@ SENTENCES: Final = {
     "{other} and {one}. Count them as one task with --set ids=fold, or rename them.",
     "one_run_a_task": "Each of the {counts.tasks} tasks has one row, and {why}. If a task was run "
     "more than once, write it without the attempt: its rows then count as one task.",
-    "grouped": "{grouped} tasks lie in {counts.tasks} groups. Each group counts as one task here, "
-    "because its tasks may err together.",
     "copies_across_tasks": "{copied} of {rows.scored} rows belong to tasks that repeat another "
     "task in all scores and outcomes. Leave the copies out: they are no further evidence.",
     "scores_are_outcomes": "The scores are {low} and {high}, and each stands for one outcome. They "
@@ -103,8 +99,6 @@ SENTENCES: Final = {
     "Such a pool may raise the size ratio of wrong tasks, and never lowers it.",
     "size_charge": "{charge:.3g} of the covered trajectories count as wrong, because the "
     "calibration tasks say too little of tasks as large as theirs.",
-    "pool_size_ratio": "The pool {moves} the size ratio of wrong tasks from {before:.3g} to "
-    "{after:.3g}. Equally many attempts at every task would cover more.",
     "pilot_missing": "{why}",
     "nothing_passes": "{why}",
 }
@@ -137,7 +131,7 @@ def certificate_findings(
     given: Evidence, evaluation: Evaluation, settings: Settings
 ) -> tuple[Finding, ...]:
     """Return what the provenance states, and what is particular to the data of a certificate."""
-    known, grouped = given.table.labelled, given.names.get("grouped")
+    known = given.table.labelled
     case = _Case(given, known, evaluation, settings)
     figures = {
         "table": given.table,
@@ -147,13 +141,11 @@ def certificate_findings(
         "settings": settings,
         "pool": given.pool,
         "repeats": given.repeats,
-        "grouped": grouped,
     }
     found = [
         *_of_the_table(case),
         *([("duplicate_rows", {})] if given.repeats else []),
         *_of_the_tasks(case),
-        *([("grouped", {})] if grouped else []),
         *_of_the_ranking(case),
         *_of_the_judge(case),
         *_of_the_certificate(case),
@@ -178,9 +170,6 @@ def _of_the_table(case: _Case) -> _Found:
     proved = settings.method.pilot or settings.method.by_rows
     if counts.tasks < FEW_TASKS and not proved:
         yield "few_tasks", {"least": FEW_TASKS}
-    distinct = np.unique(counts.thresholds).size
-    if distinct < counts.thresholds.size and settings.multiplicity == BONFERRONI:
-        yield "tied_grid", {"distinct": distinct}
     yield from _of_the_ends(case.rows)
 
 
@@ -346,11 +335,10 @@ def _of_the_certificate(case: _Case) -> _Found:
 
 def _of_the_guard(case: _Case) -> _Found:
     """Say where a wider threshold passes the bootstrap and not the guard."""
-    guard, chosen = case.evaluation.guard, case.evaluation.chosen
-    blocked = np.flatnonzero(case.evaluation.passed_test & ~guard.passed)
-    if not blocked.size or blocked[-1] <= (-1 if chosen is None else chosen):
-        return
-    yield "guard_floor_blocked", {"wider": case.counts.at(int(blocked[-1]))}
+    chosen = -1 if case.evaluation.chosen is None else case.evaluation.chosen
+    blocked = np.flatnonzero(case.evaluation.passed_test & ~case.evaluation.guarded)
+    if blocked.size and blocked[-1] > chosen:
+        yield "guard_floor_blocked", {"wider": case.counts.at(int(blocked[-1]))}
 
 
 def _of_the_pool(case: _Case) -> _Found:
@@ -365,8 +353,3 @@ def _of_the_pool(case: _Case) -> _Found:
         yield "unlike_pool", {}
     if pseudo.charges[place] > 0:
         yield "size_charge", {"charge": pseudo.charges[place]}
-    alone = pseudo_task(case.rows, case.counts, case.settings, None)
-    before, after = float(alone.ratios[place]), float(pseudo.ratios[place])
-    if f"{before:.3g}" != f"{after:.3g}":
-        moves = "raises" if after > before else "lowers"
-        yield "pool_size_ratio", {"moves": moves, "before": before, "after": after}

@@ -32,11 +32,12 @@ Kish (1965), Survey Sampling.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from certify_assets.arrays import Booleans, Floats, Integers
+from certify_assets.arrays import Booleans, Floats
 from certify_assets.certificates.counts import TaskCounts
 
 _EQUAL = 20
@@ -55,16 +56,11 @@ def _limits(alpha: float) -> Floats:
     return np.maximum(alpha / -np.expm1(math.log(_ODDS) / places), places / _EQUAL)
 
 
-def largest_shares(counts: TaskCounts) -> Floats:
-    """Share of the covered trajectories in the largest covered task, 0 with nothing covered."""
-    return counts.largest / np.maximum(counts.covered_trajectories, 1)
-
-
 def concentrated(counts: TaskCounts, alpha: float, delta: float) -> Booleans:
     """Say of every threshold whether too few tasks carry it."""
     found = counts.effective_tasks < least_effective(delta)
     # W_L is at most L times the largest share, so a largest share of a twentieth passes at every L
-    for place in np.flatnonzero(largest_shares(counts) > 1.0 / _EQUAL):
+    for place in np.flatnonzero(_EQUAL * counts.largest > counts.covered_trajectories):
         top = np.sort(counts.covered[place])[::-1][:_EQUAL]
         shares = np.cumsum(top, dtype=np.float64) / counts.covered_trajectories[place]
         found[place] |= bool((shares > _limits(alpha)[: shares.size] + _ROUNDING).any())
@@ -75,41 +71,22 @@ def concentrated(counts: TaskCounts, alpha: float, delta: float) -> Booleans:
 _FLOOR_SHARE = 8
 
 
-@dataclass(frozen=True, eq=False)
-class GuardTest:
-    """What the guard says of every threshold."""
-
-    passed: Booleans
-    # P(no error | true error α, errors correlated ρ_e within tasks)
-    floor_probability: Floats
-    limit: float  # largest floor probability that passes
-    icc: float  # upper bound of ρ_e in the floor
-
-
 def inflated_alpha(alpha: float, size_ratio: float) -> float:
     """Share of tasks that must be wrong for an error of α when those are larger by a ratio."""
     return alpha / (alpha + size_ratio * (1.0 - alpha))
 
 
-def error_free_log_probability(sizes: Integers, mean: float, icc: float) -> float:
-    """Log-probability that no covered trajectory is an error, every task being beta-binomial.
+def error_free_log_probability(
+    covered: NDArray[np.integer[Any]], mean: float, icc: float
+) -> Floats:
+    """Log-probability at each threshold that no covered trajectory is an error.
 
-    `sizes` says how many tasks have none, one, two, … of them.
+    Every task is beta-binomial; `covered` has shape (thresholds, tasks).
     """
-    often = sizes[1:]
-    if not often.size:
-        return 0.0
-    places = np.arange(1, often.size, dtype=np.float64)
+    places = np.arange(1, covered.max(initial=1), dtype=np.float64)
     steps = np.log(((1.0 - mean) * (1.0 - icc) + places * icc) / ((1.0 - icc) + places * icc))
-    terms = math.log1p(-mean) + np.concatenate([[0.0], np.cumsum(steps)])
-    return float(often @ terms)
-
-
-def no_guard(thresholds: int) -> GuardTest:
-    """Return what a procedure that takes no guard has: nothing is asked, and nothing computed."""
-    unknown = np.full(thresholds, np.nan)
-    passed = np.ones(thresholds, dtype=bool)
-    return GuardTest(passed, unknown, math.nan, 1.0)
+    of_size = np.cumsum([0.0, math.log1p(-mean), *steps])
+    return of_size[covered].sum(axis=1)
 
 
 def apply_guard(
@@ -119,10 +96,11 @@ def apply_guard(
     alpha: float,
     delta: float,
     size_ratio: float = 1.0,
-) -> GuardTest:
-    """Test every threshold with the floor, at an upper bound of the correlation of errors."""
+) -> Booleans:
+    """Say of every threshold whether the guard passes it.
+
+    `icc` is an upper bound of the correlation of errors.
+    """
     mean = inflated_alpha(alpha, size_ratio)
-    sizes = map(np.bincount, counts.covered)
-    floor = np.array([math.exp(error_free_log_probability(each, mean, icc)) for each in sizes])
-    few, limit = concentrated(counts, alpha, delta), delta / _FLOOR_SHARE
-    return GuardTest((floor <= limit) & ~few, floor, limit, icc)
+    floor = np.exp(error_free_log_probability(counts.covered, mean, icc))
+    return (floor <= delta / _FLOOR_SHARE) & ~concentrated(counts, alpha, delta)

@@ -224,7 +224,6 @@ class Planner:
             least = fewest_rows(settings.procedure, settings.alpha, settings.level(0))
         return smallest(
             lambda tasks: self.plan(settings, tasks=tasks, attempts=attempts).chance >= TARGET,
-            least,
             least=least,
             most=MOST_TASKS,
             precision=_PRECISION,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, Self
 
 import numpy as np
@@ -125,14 +125,7 @@ class Draw:
     @property
     def inputs(self) -> SampleInputs:
         """Return what a certificate says of the draw."""
-        return {
-            "count": self.count,
-            "attempts": self.attempts,
-            "estimand": self.estimand,
-            "most": self.most,
-            "seed": self.seed,
-            "sha256": self.sha256,
-        }
+        return SampleInputs(**asdict(self))
 
     def rows(self, tasks: Sequence[str], runs: Sequence[str]) -> NDArray[np.int64]:
         """Return the places of the drawn runs, in the order in which they are drawn.

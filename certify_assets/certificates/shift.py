@@ -21,10 +21,10 @@ LEAST_NEW_TASKS, LEAST_CAL_TASKS = 5, 10
 _HALF_SPENT: Final = 60
 # parts of the level of a comparison; that of the shares is divided by the sides
 _ORDER, _DECIDED = 0.5, 0.5
-# tasks of CAL that are compared at most, and the work of one exact test, which gives it a bound
-_MOST_CAL_TASKS, _WORK = 300, 2e8
-# steps into which ranks and shares are rounded, at most and at least
-_STEPS, _FEWEST_STEPS = 20, 4
+# tasks of CAL that are compared at most, which bounds the work of a test
+_MOST_CAL_TASKS: Final = 300
+# steps into which ranks and shares are rounded
+_STEPS: Final = 10
 _SEED = 0
 _Scored = tuple[Floats, Sequence[Any]]
 
@@ -112,8 +112,7 @@ def sum_p_value(before: Floats, after: Floats) -> float:
     ratio = 0.0 if spread == 0.0 else abs(float(few.sum()) - size * float(every.mean())) / spread
     if ratio < 2.0:
         return math.erfc(ratio / math.sqrt(2))
-    steps = int(np.clip(_WORK / (every.size * size * size), _FEWEST_STEPS, _STEPS))
-    values = np.rint(every * steps).astype(np.int64)
+    values = np.rint(every * _STEPS).astype(np.int64)
     chances = _sums(values, size)
     seen = int(values[:size].sum())
     return min(1.0, 2 * min(float(chances[: seen + 1].sum()), float(chances[seen:].sum())))

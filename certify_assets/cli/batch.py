@@ -44,7 +44,6 @@ from certify_assets.cli.options import (
 )
 from certify_assets.cli.output import (
     NOTHING,
-    TextTable,
     answer,
     answers,
     answers_at_length,
@@ -56,7 +55,7 @@ from certify_assets.cli.reading import column_options, labelled, read_scores
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
 from certify_assets.files import read_json, sha256_file, write_json_atomic
-from certify_assets.tables.settings import IssuedReading, ReadingOptions, ScoreReading
+from certify_assets.tables.settings import IssuedReading, ReadingOptions, reading_of
 
 _BOTH: Final = "both"
 _CLOSED: Final = (
@@ -154,7 +153,6 @@ def plan(
     for part in BatchDraw(made, frozen, 0).sides:
         documents.append({**part.plan.model_dump(mode="json"), "sets": _sets(part)})
         blocks.append(f"{part.plan.side.capitalize()} side. {_start(part)}")
-        blocks.append(_table_of_sets(documents[-1]["sets"]))
     if made.cut is not None:
         blocks.append(f"Runs up to the score {made.cut:g} may fail, the others pass.")
     document = made.to_dict() | {"sides": documents}
@@ -177,20 +175,6 @@ def _sets(part: SideDraw) -> list[JsonObject]:
         }
         for one in part.sets
     ]
-
-
-def _table_of_sets(sets: list[JsonObject]) -> TextTable:
-    columns = ["threshold", "runs", "predicted error", "labels needed with 0, 1, 2 … errors"]
-    rows = [
-        [
-            f"{item['threshold']:g}",
-            f"{item['runs']:,}",
-            f"{item['predicted_error']:.3f}",
-            ", ".join(map(str, item["labels"][:_SHOWN])),
-        ]
-        for item in sets
-    ]
-    return TextTable("Sets, the surest first", columns, rows)
 
 
 def _start(part: SideDraw) -> str:
@@ -312,8 +296,7 @@ def _drawn(
         made, frozen, reading = _planned(path, scores, reading, split, Asked())
         return BatchDraw(made, frozen, seed), reading
     made = BatchPlan.from_dict(document)
-    known = ScoreReading.of_provenance(made.scores)
-    reading = reading.under(IssuedReading(str(path), known, made.score_range))
+    reading = reading.under(IssuedReading(str(path), made.scores, made.score_range))
     return BatchDraw(made, _batch(scores, reading, split), seed), reading
 
 
@@ -354,8 +337,7 @@ def _planned(
             f"No labels of {scores} are worth it: they are expected to cost more than they decide. "
             "Review its runs, or name a --threshold."
         )
-    provenance = ScoreReading.of_provenance(first.provenance).provenance()
-    made = made.replace(scores=provenance, score_range=first.inputs.get("scores"))
+    made = made.replace(scores=reading_of(first.provenance), score_range=first.inputs.get("scores"))
     return made, frozen, reading
 
 
@@ -389,7 +371,7 @@ def _batch(scores: Path, reading: ReadingOptions, split: str | None) -> Batch:
 
 
 def _history(path: Path, reading: ReadingOptions) -> History:
-    table = labelled(read_scores(path, reading))
+    table = labelled(read_scores(path, reading, further=True))
     keep = np.isfinite(table.scores)
     if not keep.any():
         raise InputError(f"{path} has no scored row. Give labelled runs with scores.")

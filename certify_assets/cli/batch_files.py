@@ -152,7 +152,7 @@ def labels_of(
     for place, (name, outcome) in enumerate(zip(ids.tolist(), outcomes.tolist(), strict=True)):
         if outcome >= 0 and found.setdefault(name, outcome) != outcome:
             raise InputError(
-                f"{path}, {table.rows.name(place)} gives {name!r} another outcome than an earlier "
+                f"{path}, {table.row(place)} gives {name!r} another outcome than an earlier "
                 "row. Settle which one holds."
             )
     if strange := sorted(set(found) - allowed):

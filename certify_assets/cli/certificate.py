@@ -29,6 +29,7 @@ from certify_assets.cli.drawn import calibration
 from certify_assets.cli.gate import gated, min_coverage_option, report, too_little
 from certify_assets.cli.options import (
     PATH,
+    as_given,
     given_command,
     out_option,
     scores_argument,
@@ -180,7 +181,7 @@ def certificate(
         named=table.named,
         alone=table.alone,
         again=table.again,
-        provenance=table.reading.provenance(),
+        provenance=table.reading,
         sample=rows.sample,
         left_out=table.left_out,
     )
@@ -240,7 +241,7 @@ def certificate(
 
 def _plan(scores: Path, reading: ReadingOptions, asked: Mapping[str, Any]) -> str:
     """Return the command that plans for the table as it was read, under the same settings."""
-    words = ["certify", "plan", str(scores)]
+    words = ["certify", "plan", as_given(scores)]
     for name, other in (("alpha", None), ("side", "both"), ("procedure", EVERY_PROCEDURE[0])):
         value = asked.get(name, other)
         # plan takes one procedure, and no pilot

@@ -29,7 +29,7 @@ from certify_assets.cli.documents import (
     one_a_side,
     read_certificate_file,
 )
-from certify_assets.cli.drawn import Calibration, calibration_of, join_labels
+from certify_assets.cli.drawn import Calibration, calibration_of, labelled_rows
 from certify_assets.cli.gate import gated
 from certify_assets.cli.gate import report as report_gate
 from certify_assets.cli.options import (
@@ -207,9 +207,7 @@ def audit(
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
     reading = reading.as_issued(certificate, certificates)
     table = read_scores(scores, reading, outcomes=labels is None, truth=truth).choose_split("test")
-    if labels is not None:
-        table = join_labels(table, labels, reading)
-    test = labelled(table)
+    test = labelled_rows(table, labels, reading)
     found = _audits(certificates, test)
     contradicted = _contradicted(certificates, test, disagreements)
     # of certificates that decide something, where there are any
@@ -564,7 +562,7 @@ def _audit_table(
     whole: ScoreTable, path: Path | None, reading: ReadingOptions
 ) -> ScoreTable | None:
     if path is not None:
-        return labelled(read_scores(path, reading).choose_split("test"))
+        return labelled(read_scores(path, reading, further=True).choose_split("test"))
     if whole.splits is None or "test" not in set(whole.splits):
         return None
     test = whole.choose_split("test")

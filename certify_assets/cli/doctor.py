@@ -14,26 +14,41 @@ from certify_assets.certificates.sampling import Draw
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet
 from certify_assets.cli.drawn import DRAWN_BY, filled, names_of
-from certify_assets.cli.options import PATH
-from certify_assets.cli.output import NOTHING, answer, answers, refuse_overwrite, write_tables
+from certify_assets.cli.options import PATH, SOURCE, as_given
+from certify_assets.cli.output import (
+    NOTHING,
+    answer,
+    answers,
+    refuse_overwrite,
+    write_tables,
+    write_text,
+)
 from certify_assets.cli.reading import column_options, reading_words, remedies
 from certify_assets.cli.sample import rows_to_label
+from certify_assets.corpora.formats.scout import is_scan, write_validation
+from certify_assets.corpora.judged import read_runs
 from certify_assets.doctor import BUDGETS, GUESS, Diagnosis, JudgeAnswer, diagnose, sides_of
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
+from certify_assets.reports.label_page import RunToLabel, label_page, studio_tasks
+from certify_assets.reports.review_run import whole_text
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.settings import COLUMNS, ReadingOptions
 from certify_assets.tables.writing import harmless
-from certify_assets.words import at_most, percent
+from certify_assets.words import WORDS, at_most, percent
 
 _CERTIFICATE = "certificate.json"
 _MOST_NAMES = 5
 _MOST_JUDGES = 5
 _MOST_NOTES = 4
+#: endings of files on which runs are labelled elsewhere
+_PAGES = (".html", ".json")
+#: the runs to label as Scout View takes them
+_VALIDATION = Path("validation.csv")
 
 
 @click.command()
-@click.argument("paths", type=PATH, nargs=-1, required=True, metavar="PATH…")
+@click.argument("paths", type=SOURCE, nargs=-1, required=True, metavar="PATH…")
 @click.option("--labels", type=PATH, help="Labels by trajectory_id, in place of outcomes.")
 @click.option(
     "--judge",
@@ -46,7 +61,8 @@ _MOST_NOTES = 4
     "--out",
     type=PATH,
     default=Path("to_label.csv"),
-    help="Where the runs to label are written, if labels are what is missing.",
+    help="Where the runs to label are written, if labels are missing: a table, .html for a page "
+    "that opens from disk, or .json for Label Studio.",
 )
 @column_options
 @answers
@@ -70,9 +86,11 @@ def doctor(
     refuse_overwrite({"--out": out}, {"PATH": paths[0], "--labels": labels})
     with remedies():
         found = diagnose(paths, labels=labels, judge=judge, truth=truth, reading=reading)
-    drawn = _draw(found, out)
+    drawn = _draw(found, paths, out)
     asked = replace(reading, columns={**reading.columns, **found.columns})
-    steps = list(_steps(found, paths, labels, asked, out if drawn else None))
+    # labels given on the page are downloaded as a CSV, as those of Label Studio are
+    sheet = out.with_suffix(".csv") if out.suffix.lower() in _PAGES else out
+    steps = list(_steps(found, paths, labels, asked, sheet if drawn else None))
     best = found.best
     certified = [] if best is None else list(best.certified)
     decided = next((share for share in (best.decided if best else ()) if share), 0.0)
@@ -93,6 +111,9 @@ def doctor(
         *_there(found),
         *_said(found),
         *_offered(found, drawn, out),
+        f"wrote {_VALIDATION}: label these runs in Scout View."
+        if drawn and _is_scan(paths)
+        else None,
         *(f"next: {step}" for step in steps),
         code=0 if found.answer == "certificate" else NOTHING,
     )
@@ -113,7 +134,7 @@ def _there(found: Diagnosis) -> Iterator[str]:
     agents = f", {len(counts['agents'])} agents" if len(counts["agents"]) > 1 else ""
     yield f"{found.title}: {runs} of {tasks} ({each} of each task){agents}"
     truths = _listed(counts["truths"])
-    labelled = f"{counts['labelled']:,} of {runs} have a label"
+    labelled = f"labelled: {counts['labelled']:,} of {runs}"
     yield f"judges: {_listed(counts['judges'])} · truths: {truths} · {labelled}"
     yield from found.notes[:_MOST_NOTES]
 
@@ -157,9 +178,12 @@ def _said(found: Diagnosis) -> Iterator[str]:
         yield sides_of(best.certified[-1]).sentence
         if best.rung:
             yield best.rung
-    first = next((one.findings[0] for one in best.certified[0].certificates if one.findings), None)
-    if first is not None:
-        yield f"{first['code']}: {first['message']}"
+    # why a side decides nothing matters where no side decides anything
+    for certificate in best.certified[0].certificates:
+        for finding in certificate.findings:
+            if finding["code"] != "nothing_passes" or not widest:
+                yield f"{WORDS[certificate.side]}: {finding['code']}: {finding['message']}"
+                return
 
 
 def _promise(found: CertificateSet) -> str:
@@ -170,22 +194,20 @@ def _offered(found: Diagnosis, drawn: int, out: Path) -> Iterator[str]:
     """Say what labels would buy, and where the runs to label are."""
     if not found.plans:
         return
+    rate, area = found.guess
     if found.plan is None:
-        area = f"{found.guess[1]:.2f}"
-        enough = f"More labels alone will not help a judge of AUROC {area}."
+        enough = f"More labels alone will not help a judge of AUROC {area:.2f}."
         if found.needed is not None:
             enough = (
                 f"About {found.needed:,} tasks with one labelled run each have a fair chance, if "
-                f"the judge's AUROC is {area}."
+                f"the judge's AUROC is {area:.2f}."
             )
-        yield f"{found.found['tasks']:,} tasks can promise nothing. {enough}"
+        tasks = found.found["tasks"]
+        yield f"{tasks:,} task{'s' * (tasks != 1)} can promise nothing. {enough}"
         return
-    rate, area = found.guess
-    known = (
-        "A guess: half of the runs succeed, AUROC"
-        if found.guess == GUESS
-        else (f"Taken from the labels: {percent(rate)} of the runs succeed, AUROC")
-    )
+    known = "A guess: half of the runs succeed, AUROC"
+    if found.guess != GUESS:
+        known = f"Taken from the labels: {percent(rate)} of the runs succeed, AUROC"
     yield f"What labels would buy. {known} {area:.2f}."
     for plan in found.plans:
         parts = [
@@ -196,29 +218,67 @@ def _offered(found: Diagnosis, drawn: int, out: Path) -> Iterator[str]:
         run = f"{plan.attempts} run{'s' * (plan.attempts > 1)} of each of {plan.tasks:,} tasks"
         yield f"  {plan.labels:,} labels, {run}: {' · '.join(parts) or 'nothing'}"
     if drawn:
-        yield (
-            f"wrote {out}: {drawn:,} runs to label, without their scores. Fill in outcome with 1 "
-            "for success and 0 for failure."
-        )
+        yield f"wrote {out}: {drawn:,} runs to label, without their scores. {_how(out)}"
 
 
-def _draw(found: Diagnosis, out: Path) -> int:
+def _how(out: Path) -> str:
+    """Say how the runs of a file are labelled."""
+    sheet = out.with_suffix(".csv")
+    if out.suffix.lower() == ".html":
+        return f"Open it in a browser, label, and download {sheet.name}."
+    if out.suffix.lower() == ".json":
+        return f"Import it into Label Studio, and export the labels as CSV to {sheet}."
+    return (
+        "Fill in outcome with 1 for success and 0 for failure, or ask for a page with --out "
+        f"{out.with_suffix('.html')} or Label Studio tasks with --out {out.with_suffix('.json')}."
+    )
+
+
+def _draw(found: Diagnosis, paths: Sequence[Path], out: Path) -> int:
     """Write the runs to label; return their number, 0 where there is nothing to write."""
     plan, best = found.plan, found.best
     if found.answer != "label" or plan is None or best is None or best.table.trajectories is None:
         return 0
-    if out.exists() and (
-        DRAWN_BY not in read_table(out, {DRAWN_BY}).columns or filled(out, COLUMNS["outcome"])
-    ):
+    page = out.suffix.lower() in _PAGES
+    if not page and out.exists() and not _is_blank(out, DRAWN_BY, COLUMNS["outcome"]):
         raise InputError(
             f"{out} exists and holds labels or something else. Name another file with --out."
+        )
+    if _is_scan(paths) and _VALIDATION.exists() and not _is_blank(_VALIDATION, "id", "target"):
+        raise InputError(
+            f"{_VALIDATION} exists and holds labels or something else. Move it to another folder."
         )
     tasks, runs = names_of(best.table)
     draw = Draw.of(tasks, runs, best.table.scores, count=plan.labels, attempts=plan.attempts)
     hidden = [*found.found["judges"], *found.found["truths"]]
     drawn, columns = rows_to_label(best.table, draw, _settings(found), hidden=hidden)
-    write_tables((out, harmless(out, columns, drawn.naming_columns)))
+    kept = harmless(out.with_suffix(".csv"), columns, drawn.naming_columns)
+    if _is_scan(paths):
+        write_validation(_VALIDATION, columns[COLUMNS["id"]])
+    if not page:
+        write_tables((out, kept))
+        return len(drawn)
+    texts = {}
+    if found.title != "score table":
+        names = set(map(str, columns[COLUMNS["id"]]))
+        texts = {run.trajectory_id: whole_text(run) for run in read_runs(paths, names)}
+    waiting = RunToLabel.of(columns, texts)
+    if out.suffix.lower() == ".json":
+        write_text(out, studio_tasks(waiting))
+    else:
+        title, file = f"{len(waiting):,} runs of {found.title}", out.with_suffix(".csv").name
+        write_text(out, label_page(waiting, title=title, file=file))
     return len(drawn)
+
+
+def _is_blank(path: Path, mark: str, outcome: str) -> bool:
+    """Whether a file has a column that marks it as one of ours, and no outcome yet."""
+    return mark in read_table(path, {mark}).columns and not filled(path, outcome)
+
+
+def _is_scan(paths: Sequence[Path]) -> bool:
+    """Whether what is read are results of Inspect Scout, whose runs Scout View labels."""
+    return len(paths) == 1 and is_scan(paths[0])
 
 
 def _settings(found: Diagnosis) -> Settings:
@@ -241,7 +301,7 @@ def _steps(
     sheet: Path | None,
 ) -> Iterator[str]:
     """Return the next commands."""
-    best, given = found.best, [str(path) for path in paths]
+    best, given = found.best, [as_given(path) for path in paths]
     if found.obstacle:
         judged = bool(found.found["judges"])
         if judged and len(found.found["truths"]) > 1:
@@ -264,6 +324,7 @@ def _steps(
         assert found.plan is not None
         promise = ["--promise", CONFIDENT] if found.plan.attempts > 1 else []
         drawn = ["--sample", str(sheet)]
+        drawn += ["--labels", str(_VALIDATION)] if _is_scan(paths) else []
         yield shlex.join([*words, *drawn, *budget, *promise, *reading_words(reading)])
         return
     if found.answer == "nothing":

@@ -76,7 +76,7 @@ class DrawnFile:
             sha256=said_of["sha256"],
         )
         columns = ColumnReader(table, reading.settings)
-        runs = columns.ids(name, unique=True)
+        runs = columns.unique_ids(name)
         columns.settle()
         numbers = table.values(BATCH) if BATCH in table.columns else []
         batches = {
@@ -235,12 +235,6 @@ def _joined(
         _say_matching(found, table)
     rows = _labels_of_draw(drawn.rows_of(table), found, table)
     return Calibration(whole, rows, drawn.draw.inputs, drawn)
-
-
-def join_labels(table: ScoreTable, labels: Path, reading: ReadingOptions) -> ScoreTable:
-    """Return the runs of a table that a file labels, by trajectory_id; say how many match."""
-    require_ids(table)
-    return _labelled_by(_read_labels(labels, reading), table)
 
 
 def _say_matching(found: RunLabels, table: ScoreTable) -> None:

@@ -27,7 +27,7 @@ min_coverage_option = click.option(
     "--min-coverage",
     type=SHARE,
     metavar="SHARE",
-    help="Exit 3 where less than this share of the runs is decided (.3, or 30%).",
+    help="Exit 3 where less than this share of the runs is decided (.3).",
 )
 
 

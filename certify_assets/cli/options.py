@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
-from decimal import Decimal
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -22,9 +22,42 @@ if TYPE_CHECKING:
 
 #: place of the words of a call in the context of its command
 GIVEN: Final = "certify_assets.given"
+# place of the URLs of copies there
+_COPIED: Final = "certify_assets.copied"
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
+
+
+class _Source(click.Path):
+    """A path, or a URL, of which a command reads a copy."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        """Return the path, or that of a copy that lasts as long as the command."""
+        text = os.fspath(value)
+        if ctx is None or "://" not in text:
+            return super().convert(value, param, ctx)
+        from certify_assets.storage.urls import local_copies, shown_url
+
+        copy = ctx.with_resource(local_copies([text]))[0]
+        ctx.meta.setdefault(_COPIED, {})[copy] = shown_url(text)
+        return copy
+
+
+#: a score table or a log: a file, a folder, or a URL such as mlflow+http://HOST:PORT/EXPERIMENT
+SOURCE = _Source(path_type=Path)
+
+
+def as_given(path: Path) -> str:
+    """Return a path as further commands name it: that of a copy by its URL, without password."""
+    context = click.get_current_context(silent=True)
+    copied: dict[Path, str] = {} if context is None else context.meta.get(_COPIED, {})
+    return copied.get(path, str(path))
 
 
 def given_command(*more: str) -> str:
@@ -36,6 +69,8 @@ def given_command(*more: str) -> str:
 
 class Finite(click.FloatRange):
     """A number in a range; neither infinite nor NaN, which no range keeps out."""
+
+    name = "number"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -51,37 +86,14 @@ class Finite(click.FloatRange):
         return "" if self.min is None and self.max is None else super()._describe_range()
 
 
-class Share(Finite):
-    """A share, as a number or in percent: .1 and 10% are one."""
-
-    name = "share"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the share, or fail with what would be read."""
-        text = str(value).strip()
-        number, mark, rest = text.partition("%")
-        try:
-            # by decimals: .1 % is exactly the number that .001 is
-            share = float(Decimal(number.strip()) / (100 if mark else 1))
-        except ArithmeticError:
-            share = math.nan
-        if rest or math.isnan(share):
-            self.fail(f"{text!r} is not a share; write it like .1 or 10%.", param, ctx)
-        if 1 < share <= 100 and not mark:
-            self.fail(f"{text} does not lie between 0 and 1; write it like .1 or 10%.", param, ctx)
-        return super().convert(share, param, ctx)
-
-
-SHARE = Share(0, 1)
-OPEN_SHARE = Share(0, 1, min_open=True, max_open=True)
+SHARE = Finite(0, 1)
+OPEN_SHARE = Finite(0, 1, min_open=True, max_open=True)
 SIDE = click.Choice(["reject", "release"])
 NATURAL = click.IntRange(min=0)
 COUNT = click.IntRange(min=1)
 
 certificate_argument = click.argument("certificate", type=PATH)
-scores_argument = click.argument("scores", type=PATH)
+scores_argument = click.argument("scores", type=SOURCE)
 out_option = click.option("--out", type=PATH, help="Also write the document to this file.")
 split_option = click.option(
     "--split", help="Rows to use, by the table's split column. [default: all]"

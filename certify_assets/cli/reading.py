@@ -93,8 +93,8 @@ def reading_options(
             "--columns",
             metavar="FIELD=NAME,…",
             callback=lambda _, __, text: parse_columns(text or ""),
-            help="Other names of columns: task=…,score=…,again=…,outcome=…,id=…,agent=…,group=…,"
-            "split=…,annotator=….",
+            help="Other names of columns: task=…,score=…,again=…,outcome=…,id=…,agent=…,split=…,"
+            "annotator=….",
         ),
     ]
     if names:
@@ -152,11 +152,13 @@ def read_scores(
     outcomes: bool = True,
     judge: str | None = None,
     truth: str | None = None,
+    further: bool = False,
 ) -> ScoreTable:
     """Read a score table or a log as the options say; say what was understood that is not plain.
 
     `judge` and `truth` name the columns of score and outcome; in a log scorers, feedback or
-    assessments, of which there may be one alone.
+    assessments, of which there may be one alone. No command line is proposed for a `further`
+    table, such as a pool: its options would be those of every table.
     """
     named = {"score": judge, "outcome": truth if outcomes else None}
     for field, name in named.items():
@@ -166,9 +168,7 @@ def read_scores(
     source, reading = _source(path, replace(reading, columns=asked), outcomes=outcomes)
     left = {"annotator"} if outcomes else {"annotator", "outcome"}
     fields = [name for name in COLUMNS if name not in left]
-    # column options are of every table of a command, so of a further one, such as a pool, they
-    # would not settle what it lacks
-    with remedies() if path in _arguments() else nullcontext():
+    with nullcontext() if further else remedies():
         table = read_score_table(source, reading, fields=fields)
     say_read_as(path, table.read_as)
     doubt = None if reading.issued is None else table.doubt(reading.issued)
@@ -195,7 +195,7 @@ def _source(path: Path, reading: ReadingOptions, *, outcomes: bool) -> tuple[Any
         if (field == "score" or outcomes) and field not in before:
             name = runs.named(kind, asked.get(field))
             asked |= {} if name is None else {field: name}
-    return runs.frame, replace(reading, columns=asked)
+    return runs.source, replace(reading, columns=asked)
 
 
 def labelled(table: ScoreTable) -> ScoreTable:
@@ -237,16 +237,6 @@ def remedies() -> Iterator[None]:
         raise InputError(f"{problems}\n  try: {shlex.join(words)}") from None
 
 
-def _arguments() -> list[Any]:
-    """Return what the command was given without an option."""
-    context = click.get_current_context(silent=True)
-    if context is None:
-        return []
-    given = [param for param in context.command.params if isinstance(param, click.Argument)]
-    values = [context.params.get(param.name or "") for param in given]
-    return [one for value in values for one in (value if isinstance(value, tuple) else [value])]
-
-
 def reading_words(reading: ReadingOptions) -> list[str]:
     """Return the options by which another command reads a table alike."""
     words = []
@@ -261,7 +251,7 @@ def reading_words(reading: ReadingOptions) -> list[str]:
 
 def read_pilot(path: Path, reading: ReadingOptions) -> Table:
     """Read a pilot table: its rows with split=pilot, else those with split=rl."""
-    table = read_scores(path, reading)
+    table = read_scores(path, reading, further=True)
     named = set() if table.splits is None else set(table.splits)
     chosen = table.choose_split("rl" if "rl" in named and "pilot" not in named else "pilot")
     chosen = labelled(chosen)
@@ -284,7 +274,7 @@ def read_pool(
 
     if StoredPool.is_file(path) and (found := stored_pool(read_json(path))):
         return found
-    table = read_scores(path, reading, outcomes=False)
+    table = read_scores(path, reading, outcomes=False, further=True)
     if table.splits is not None:
         others = ~np.isin(table.splits.astype(str), certified)
         if not others.any():

@@ -101,11 +101,6 @@ def queue_(corpus: str, limit: int, store: Store) -> None:
 @click.argument("corpus")
 @click.argument("path", metavar="[FILE]", type=PATH, required=False)
 @click.option(
-    "--with-judge",
-    is_flag=True,
-    help="Also agent, score and decision in FILE, which sway reviewers.",
-)
-@click.option(
     "--label-studio",
     "studio",
     type=PATH,
@@ -117,7 +112,6 @@ def queue_(corpus: str, limit: int, store: Store) -> None:
 def export(
     corpus: str,
     path: Path | None,
-    with_judge: bool,
     studio: Path | None,
     store: Store,
     double: float | None,
@@ -137,7 +131,7 @@ def export(
     ask_twice(opened, double)
     queue = load_queue(opened)
     if path is not None:
-        export_queue(path, queue, with_judge=with_judge)
+        export_queue(path, queue)
     if studio is not None:
         export_studio(studio, opened, queue)
     written = [f"{file}: {len(queue.frame)} runs to label" for file in (path, studio) if file]

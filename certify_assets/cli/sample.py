@@ -35,6 +35,7 @@ from certify_assets.cli.options import (
     OPEN_SHARE,
     PATH,
     SHARE,
+    as_given,
     scores_argument,
     setting_option,
 )
@@ -188,7 +189,7 @@ def sample(
     # the proof is for one run a task first: several decide more by the default
     plan += ["--promise", CONFIDENT] if several and draw.estimand == TASKS else []
     plan += reading_words(reading)
-    step = shlex.join(["certify", "certificate", str(scores), "--sample", str(out), *plan])
+    step = shlex.join(["certify", "certificate", as_given(scores), "--sample", str(out), *plan])
     answer(document, *lines, *plans, f"next: {step}")
 
 
@@ -222,7 +223,7 @@ def _too_few(tasks: int, settings: Settings, *, several: bool) -> list[str]:
 
 def _require_unlabelled(table: ScoreTable, outcome: str) -> None:
     """Refuse a table of which some runs are labelled; say that outcomes of all are not read."""
-    there = matched([name for name in table.found if name], {outcome})
+    there = matched([name for name in table.table.names if name], {outcome})
     number = filled(table.source, outcome) if there else 0
     if 0 < number < len(table):
         raise InputError(

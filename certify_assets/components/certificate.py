@@ -50,9 +50,9 @@ class CertificateComponent(dg.Component, dg.Resolvable, dg.Model):
         "loaded through the IO manager of the asset.",
         examples=["scores.csv"],
     )
-    columns: dict[str, str] = pydantic.Field(
-        {},
-        description="Names of columns by task, score, outcome, id, agent, group and split.",
+    columns: dict[str, str] | None = pydantic.Field(
+        None,
+        description="Names of columns by task, score, outcome, id, agent and split.",
         examples=[{"task": "case", "score": "judge_score", "outcome": "human_label"}],
     )
     alpha: float = pydantic.Field(
@@ -77,8 +77,25 @@ class CertificateComponent(dg.Component, dg.Resolvable, dg.Model):
         False, description="Whether two more assets decide the runs without an outcome."
     )
 
+    @classmethod
+    def model(cls) -> type[pydantic.BaseModel]:
+        """Return the schema of the YAML file, with what each field means."""
+        derived = super().model()
+        for name, field in derived.model_fields.items():
+            # Dagster keeps those of required fields alone
+            field.description = cls.model_fields[name].description
+            field.examples = cls.model_fields[name].examples
+        derived.model_rebuild(force=True)
+        return derived
+
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the certificate with its checks, and the assets of decided runs."""
+        from certify_assets.tables.settings import checked_columns
+
+        try:
+            checked_columns((self.columns or {}).items())
+        except InputError as error:
+            raise dg.DagsterInvalidDefinitionError(str(error)) from None
         folder = context.path if context.path.is_dir() else context.path.parent
         source = _Source(self, folder)
         return dg.Definitions(
@@ -107,7 +124,7 @@ class _Source:
     ) -> "ScoreTable":
         """Read the table, or read it as that of certificates was read."""
         from certify_assets.tables.score_table import read_score_table
-        from certify_assets.tables.settings import ReadingOptions, TableSettings, checked_columns
+        from certify_assets.tables.settings import ReadingOptions, TableSettings
 
         value = self.path if self.path is not None else inputs["table"]
         if isinstance(value, Mapping):
@@ -115,8 +132,7 @@ class _Source:
             import pandas as pd
 
             value = pd.concat(value.values(), ignore_index=True)
-        columns = checked_columns(self.asked.columns.items())
-        reading = ReadingOptions(columns, TableSettings(unlabelled="drop"))
+        reading = ReadingOptions(self.asked.columns or {}, TableSettings(unlabelled="drop"))
         if issued is not None:
             reading = reading.as_issued(self.asked.asset, issued.certificates)
         return read_score_table(value, reading)
@@ -209,7 +225,8 @@ def _checks(source: _Source) -> dg.AssetChecksDefinition:
             asset=key,
             additional_deps=[source.key],
             description="Runs of new tasks, labelled after the certificate, do not show an error "
-            "above α. They must be drawn at random. A false alarm has probability at most δ.",
+            "above α. They must be drawn at random. A false alarm on a side has probability at "
+            "most δ.",
         ),
     ]
 

@@ -39,7 +39,8 @@ def issue(table: ScoreTable, *, alpha: float, side: str, promise: str | None) ->
         agents=rows.agents,
         named=rows.named,
         alone=rows.alone,
-        provenance=rows.reading.provenance(),
+        again=rows.again,
+        provenance=rows.reading,
         left_out=rows.left_out,
     )
     sides = SIDES if side == "both" else (side,)

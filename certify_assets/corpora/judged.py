@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.formats import FORMATS, detect_format
-from certify_assets.corpora.formats.base import Draft, Judgement, Reading
+from certify_assets.corpora.formats.base import CorpusFormat, Draft, Judgement, Reading
 from certify_assets.corpora.formats.files import FileSet
-from certify_assets.corpora.formats.gathering import Run, StepTexts, gather
+from certify_assets.corpora.formats.gathering import Gathered, Run, StepTexts, gather
 from certify_assets.corpora.formats.outcomes import Unclear
+from certify_assets.corpora.formats.records import DELIMITED, JSON, LINES, mapping
 from certify_assets.corpora.formats.scout import is_scan, read_scan
 from certify_assets.errors import InputError
 from certify_assets.tables.outcomes import OutcomeColumn
@@ -22,7 +24,7 @@ from certify_assets.tables.settings import COLUMNS
 from certify_assets.tables.table import number_of
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from certify_assets.corpora.trajectory import Trajectory
 
 JUDGE: Final = "judge"
 TRUTH: Final = "truth"
@@ -51,6 +53,7 @@ _KINDS: Final = (
 _GRADES: Final = 3
 #: bytes of a file in which the names of its columns are looked for
 _ENDS: Final = 1 << 16
+_WORD: Final = re.compile(r"[^\W\d]\w*")
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,8 @@ class JudgedRuns:
 
     Parameters
     ----------
-    frame : pandas.DataFrame
-        task_id, trajectory_id, agent, and a column for each judgement.
+    source : pandas.DataFrame or Path
+        task_id, trajectory_id, agent, and a column for each judgement; of a score table its path.
     kinds : mapping of str to str
         `JUDGE` or `TRUTH` by column.
     title : str
@@ -71,7 +74,7 @@ class JudgedRuns:
         What was understood.
     """
 
-    frame: pd.DataFrame
+    source: Any
     kinds: Mapping[str, str]
     title: str = ""
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -89,8 +92,8 @@ class JudgedRuns:
         if name is None:
             if len(columns) > 1:
                 raise InputError(
-                    f"{self.frame.attrs['path']} holds several {kind}s: {', '.join(columns)}. Name "
-                    f"one with --{kind} NAME."
+                    f"{self.source.attrs['path']} holds several {kind}s: {', '.join(columns)}. "
+                    f"Name one with --{kind} NAME."
                 )
             return next(iter(columns), None)
         if name in self.kinds:
@@ -99,7 +102,7 @@ class JudgedRuns:
         same = [column for column in columns if column.rpartition(" (")[0] == name]
         if len(same) != 1:
             raise InputError(
-                f"{self.frame.attrs['path']} holds no {kind} {name!r}; it holds "
+                f"{self.source.attrs['path']} holds no {kind} {name!r}; it holds "
                 f"{', '.join(self.kinds) or 'none'}. Name one of these with --{kind}."
             )
         return same[0]
@@ -119,16 +122,7 @@ def is_log(path: Path, columns: Collection[str] = ()) -> bool:
         return True
     if not path.is_file():
         return False
-    wanted = columns or (COLUMNS["task"], COLUMNS["score"])
-    with path.open("rb") as stream:
-        ends = stream.read(_ENDS)
-        # Parquet names its columns at the end
-        stream.seek(max(0, path.stat().st_size - _ENDS))
-        ends += stream.read()
-    # a table in JSON is a list
-    single = path.suffix.lower() == ".json" and ends.lstrip()[:1] == b"{"
-    named = [rf"(?<!\w){re.escape(name)}(?!\w)".encode() for name in wanted]
-    if not single and all(re.search(name, ends) for name in named):
+    if _names(path) >= set(columns or (COLUMNS["task"], COLUMNS["score"])):
         return False
     try:
         return detect_format([path]) != "table"
@@ -136,15 +130,33 @@ def is_log(path: Path, columns: Collection[str] = ()) -> bool:
         return False
 
 
-def read_judged(paths: Sequence[Path], *, texts: StepTexts | None = None) -> JudgedRuns:
+def _names(path: Path) -> set[str]:
+    """Return what may be names of columns, from the ends of a file."""
+    with path.open("rb") as stream:
+        head = stream.read(_ENDS)
+        stream.seek(max(0, path.stat().st_size - _ENDS))
+        tail = stream.read()
+    suffix, text = path.suffix.lower(), head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+    if suffix in JSON:
+        # a table in JSON is a list, or lines
+        if suffix not in LINES and not text.startswith("["):
+            return set()
+        try:
+            return set(mapping(json.JSONDecoder().raw_decode(text, text.find("{"))[0]))
+        except ValueError:
+            return set()
+    # Parquet names its columns at the end, text in its first lines
+    lines = "\n".join(text.splitlines()[:2]) if suffix in DELIMITED else text
+    return set(_WORD.findall(lines + tail.decode("latin-1") * (suffix not in DELIMITED)))
+
+
+def read_judged(paths: Sequence[Path]) -> JudgedRuns:
     """Read the runs of logs of one format with all that is said of them.
 
     Parameters
     ----------
     paths : sequence of Path
         Files, folders and archives.
-    texts : StepTexts, optional
-        Where the texts of the runs are kept; the frame has a column `place` then.
 
     Raises
     ------
@@ -155,27 +167,19 @@ def read_judged(paths: Sequence[Path], *, texts: StepTexts | None = None) -> Jud
 
     if len(paths) == 1 and is_scan(paths[0]):
         return _scan(paths[0])
-    form = FORMATS[_format_of(paths)]
-    reading = Reading(options={"keep_unlabelled": True}, judged=True)
-    with closing(StepTexts()) as own:
-        drafts = form.read(FileSet(paths, form.suffixes, reading), reading)
-        bare = (_with_judgements(draft) for draft in drafts)
-        runs = gather(bare, "log", reading, texts or own).rows
-    if not runs:
-        why = next(iter(reading.examples.values()), "it holds no run.")
-        raise InputError(f"nothing in {', '.join(map(str, paths))} can be used: {why}")
-    columns, sources = _columns(runs, form.marks)
+    with closing(StepTexts()) as texts:
+        gathered, form, reading = _gathered(paths, texts)
+    runs = gathered.rows
+    columns, kinds = _columns(runs, form.marks)
     frame = pd.DataFrame(
         {
             COLUMNS["task"]: [run.task_id for run in runs],
             COLUMNS["id"]: [run.trajectory_id for run in runs],
             COLUMNS["agent"]: [run.draft.agent for run in runs],
             **{name: pd.Series(values, dtype=object) for name, values in columns.items()},
-            **({"place": [run.place for run in runs]} if texts is not None else {}),
         }
     )
     frame.attrs["path"] = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and others"
-    kinds = {name: kind_of(name, columns[name], sources[name]) for name in columns}
     notes = [f"{number:,} {said}" for said, number in reading.notes.items()]
     return JudgedRuns(
         frame,
@@ -185,6 +189,29 @@ def read_judged(paths: Sequence[Path], *, texts: StepTexts | None = None) -> Jud
         # what an option of an import would change has no option here
         (*notes, *(said for said in reading.read_as if "--option" not in said)),
     )
+
+
+def read_runs(paths: Sequence[Path], names: Collection[str]) -> Iterator[Trajectory]:
+    """Read some runs of logs with their texts, by trajectory_id."""
+    if len(paths) == 1 and is_scan(paths[0]):
+        return
+    with closing(StepTexts()) as texts:
+        gathered, _, _ = _gathered(paths, texts)
+        for place, run in enumerate(gathered.rows):
+            if run.trajectory_id in names:
+                yield gathered.trajectory(place)
+
+
+def _gathered(paths: Sequence[Path], texts: StepTexts) -> tuple[Gathered, CorpusFormat, Reading]:
+    """Read the runs of logs with all judgements; refuse logs without any run."""
+    form = FORMATS[_format_of(paths)]
+    reading = Reading(options={"keep_unlabelled": True}, judged=True)
+    drafts = form.read(FileSet(paths, form.suffixes, reading), reading)
+    found = gather((_with_judgements(draft) for draft in drafts), "log", reading, texts)
+    if not found.rows:
+        why = next(iter(reading.examples.values()), "it holds no run.")
+        raise InputError(f"nothing in {', '.join(map(str, paths))} can be used: {why}")
+    return found, form, reading
 
 
 def _format_of(paths: Sequence[Path]) -> str:
@@ -229,23 +256,35 @@ def _with_judgements(draft: Draft) -> Draft:
 def _columns(
     runs: Sequence[Run], marks: Mapping[str, float] | None
 ) -> tuple[dict[str, list[Any]], dict[str, str]]:
-    """Return the values of every judgement, None where a run has none, and their sources."""
+    """Return the values of every judgement, None where a run has none, and their kinds."""
     by_name: dict[str, dict[str, dict[int, list[Any]]]] = {}
     for row, run in enumerate(runs):
         for said in run.draft.judgements:
-            value = plain(said.name, said.value, marks)
-            if value is not None:
+            if said.value is not None and not isinstance(said.value, Unclear | dict | list):
                 of_source = by_name.setdefault(said.name, {}).setdefault(said.source, {})
-                of_source.setdefault(row, []).append(value)
-    columns, sources = dict[str, list[Any]](), dict[str, str]()
+                of_source.setdefault(row, []).append(said.value)
+    columns, kinds = dict[str, list[Any]](), dict[str, str]()
     taken = set(COLUMNS.values()) - {COLUMNS["score"], COLUMNS["outcome"]}
     for name, of_sources in sorted(by_name.items()):
         for source, found in sorted(of_sources.items()):
             several = len(of_sources) > 1 or name in taken
             column = f"{name} ({_SOURCES.get(source, source)})" if several else name
-            sources[column] = source
-            columns[column] = [_one(found.get(row, []), source) for row in range(len(runs))]
-    return columns, sources
+            numbers = {row: [plain(name, one, marks) for one in found[row]] for row in found}
+            every = [one for values in numbers.values() for one in values]
+            kinds[column] = kind = kind_of(name, every, source)
+            # the words of a truth are read as a whole, as in a table
+            values = numbers
+            if kind == TRUTH:
+                values = {row: [_worded(one, marks) for one in found[row]] for row in found}
+            columns[column] = [_one(values.get(row, []), kind) for row in range(len(runs))]
+    return columns, kinds
+
+
+def _worded(value: Any, marks: Mapping[str, float] | None) -> Any:
+    """Return a truth as it is, and a letter with a mark as a word."""
+    if marks is None or (mark := marks.get(str(value).strip().lower())) is None:
+        return value
+    return {1.0: "correct", 0.0: "incorrect"}.get(mark, "partly correct")
 
 
 def plain(name: str, value: Any, marks: Mapping[str, float] | None) -> Any:
@@ -263,12 +302,13 @@ def plain(name: str, value: Any, marks: Mapping[str, float] | None) -> Any:
     return number if number == number else None
 
 
-def _one(values: list[Any], source: str) -> Any:
-    """Return one value of several: the majority of people, the mean of numbers."""
+def _one(given: list[Any], kind: str) -> Any:
+    """Return one value of several: the mean of a judge's numbers, otherwise the majority."""
+    values = [value for value in given if value is not None]
     counts = Counter(values).most_common(2)
     if len(counts) <= 1:
         return next(iter(values), None)
-    if source != HUMAN and all(isinstance(value, float) for value in values):
+    if kind == JUDGE and all(isinstance(value, float) for value in values):
         return sum(values) / len(values)
     (first, most), (_, other) = counts
     return first if most > other else None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.certificates.auroc import Ranking
+from certify_assets.certificates.auroc import auroc
 from certify_assets.corpora.config import complete_thresholds
 from certify_assets.corpora.rendering import Rendered, render_frame
 from certify_assets.documents import Document
@@ -88,9 +88,7 @@ _NO = re.compile(
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
 _HALVINGS = 10
-_DRAWS = 400
 _SEED = 0
-_LEVEL = 0.95
 _EXAMPLES = 2
 _AROUND = 60
 
@@ -142,9 +140,6 @@ class LeakChecks(Document):
     # and "reward: 1" at the end of every run are in all of them alike
     phrases: dict[str, float | None]
     phrase_trajectories: dict[str, int]
-    # 95 % percentile intervals over resampled tasks, in the direction of the check, so that they
-    # may reach below .5
-    intervals: dict[str, tuple[float, float] | None]
     thresholds: dict[str, float]
     # checks at or over their threshold
     over: tuple[str, ...]
@@ -203,17 +198,11 @@ def check_leaks(
         "steps": [rows["steps"].map(len).to_numpy(dtype=np.float64)],
         **{f"phrase {name}": _marks(places) for name, places in phrases.items()},
     }
-    tasks = _codes(rows["task_id"].tolist())
-    resamples = _resamples(tasks)
     found = {
-        name: max(
-            (_either_way(values, outcomes, resamples[:, tasks]) for values in readings),
-            key=lambda one: one.auroc,
-        )
+        name: max((_either_way(values, outcomes) for values in readings), key=lambda one: one.auroc)
         for name, readings in controls.items()
     }
-    agent, *areas = _agent_areas(rows, outcomes, resamples)
-    found["agent"] = _Direction(agent, True, _interval(np.array(areas)))
+    found["agent"] = _Direction(_agent_auroc(rows, outcomes), True)
     values = {name: None if math.isnan(one.auroc) else one.auroc for name, one in found.items()}
     return LeakChecks(
         length_auroc=values["length"],
@@ -225,7 +214,6 @@ def check_leaks(
         phrase_trajectories={
             name: len(places) - places.count(None) for name, places in phrases.items()
         },
-        intervals={name: one.interval for name, one in found.items()},
         thresholds=limits,
         over=tuple(name for name, one in found.items() if one.auroc >= limits[_limit(name)]),
         accepted=accept_structural_leak,
@@ -255,67 +243,40 @@ def _codes(names: Sequence[str]) -> _Ints:
     return np.unique(np.asarray(names, dtype=object), return_inverse=True)[1].astype(np.int64)
 
 
-def _resamples(tasks: _Ints) -> _Floats:
-    """Return how often every task is in every resample of them, shape (draws, tasks)."""
-    number = int(tasks.max()) + 1 if tasks.size else 0
-    if number < 2:
-        return np.empty((0, number))
-    drawn = np.random.Generator(np.random.PCG64(_SEED)).integers(number, size=(_DRAWS, number))
-    return np.stack([np.bincount(draw, minlength=number) for draw in drawn]).astype(np.float64)
-
-
-def _interval(values: _Floats) -> tuple[float, float] | None:
-    found = values[~np.isnan(values)]
-    if not found.size:
-        return None
-    low, high = np.quantile(found, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2]).tolist()
-    return low, high
-
-
 class _Direction(NamedTuple):
-    """An AUROC in its better direction, whether that is upwards, and its interval in it."""
+    """An AUROC in its better direction, and whether that is upwards."""
 
     auroc: float
     upwards: bool
-    interval: tuple[float, float] | None
 
 
-def _either_way(values: _Floats, outcomes: _Ints, weights: _Floats) -> _Direction:
-    ranking = Ranking.of(values, outcomes)
-    area = float(ranking.aurocs(np.ones((1, values.size)))[0])
-    areas = ranking.aurocs(weights) if len(weights) else np.empty(0)
-    if area < 0.5:
-        return _Direction(1.0 - area, False, _interval(1.0 - areas))
-    return _Direction(area, True, _interval(areas))
+def _either_way(values: _Floats, outcomes: _Ints) -> _Direction:
+    area = auroc(values, outcomes.astype(np.float64))
+    return _Direction(1.0 - area, False) if area < 0.5 else _Direction(area, True)
 
 
-def _agent_areas(rows: pd.DataFrame, outcomes: _Ints, resamples: _Floats) -> list[float]:
+def _agent_auroc(rows: pd.DataFrame, outcomes: _Ints) -> float:
     """AUROC of the agent's success rate on other tasks, averaged over halvings of the tasks.
 
-    The first is that of all tasks, the others are those of the resamples; NaN where no halving has
-    both outcomes.
+    NaN where no halving has both outcomes.
     """
     of_agent, of_task = _codes(rows["agent"].tolist()), _codes(rows["task_id"].tolist())
     names = sorted(set(rows["task_id"]))
-    # by task and agent: a resample takes whole tasks
     runs = np.zeros((len(names), len(set(of_agent.tolist()))))
     right = np.zeros_like(runs)
     np.add.at(runs, (of_task, of_agent), 1.0)
     np.add.at(right, (of_task, of_agent), outcomes)
-    weights = np.vstack([np.ones(len(names)), resamples])
     areas = []
     # rates are estimated on one half of the tasks and read on the other
     for half in _halves(names):
-        fitted, read = weights * half, weights * ~half
-        seen, won = fitted @ runs, fitted @ right
-        good = read @ right
-        bad = read @ runs - good
-        overall = won.sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
-        rates = np.where(seen > 0, won / np.maximum(seen, 1), overall[:, None])
-        found = np.array([_area(*row) for row in zip(rates, good, bad, strict=True)])
-        areas.append(np.where(seen.sum(axis=1) > 0, found, np.nan))
-    measured = [row[~np.isnan(row)] for row in np.stack(areas, axis=1)]
-    return [float(row.mean()) if row.size else math.nan for row in measured]
+        seen, won = runs[half].sum(axis=0), right[half].sum(axis=0)
+        good = right[~half].sum(axis=0)
+        bad = runs[~half].sum(axis=0) - good
+        if seen.sum():
+            rates = np.where(seen > 0, won / np.maximum(seen, 1), won.sum() / seen.sum())
+            areas.append(_area(rates, good, bad))
+    measured = [area for area in areas if not math.isnan(area)]
+    return float(np.mean(measured)) if measured else math.nan
 
 
 def _halves(tasks: Sequence[str]) -> Iterator[NDArray[np.bool_]]:

@@ -39,10 +39,7 @@ class SplitGate:
     # covered tasks that the default procedure needs when errors come by whole tasks of equal size:
     # the smallest G with (1 − α)^G ≤ δ/3
     floor_tasks: int
-    # smallest error-free sample at δ, and at the level that a threshold of it has to meet
-    n_min: int
-    n_min_grid: int
-    # tasks ≥ floor_tasks, and n_eff ≥ n_min_grid
+    # tasks ≥ floor_tasks, and n_eff ≥ floor_tasks
     possible: bool
     enough_samples: bool
     # tasks to add to the corpus until as many certify as are needed
@@ -62,14 +59,9 @@ class FlipRates:
     tasks: int
     flipped_tasks: int
     task_rate: float | None
-    # accuracy that no judge exceeds that knows task and agent but does not read the run: Σ max(k,
-    # m − k) / Σ m over the cells, with k successes in m attempts
-    unread_ceiling: float | None
     # trajectories whose text equals one with the other outcome, be it that labels are wrong or that
     # the text leaves out what decided; a flip alone is no label error
     contradicted: int
-    # accuracy that no judge exceeds that gives equal texts equal verdicts
-    label_ceiling: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +70,9 @@ class TextLengths:
 
     shortest: int
     median: int
-    p95: int
     longest: int
-    # trajectories that lost characters, and the share of all characters that was lost
+    # trajectories that lost characters
     cut: int
-    cut_share: float
 
 
 class CorpusProfile(Document):
@@ -278,8 +268,6 @@ def certification_gate(
         tasks=summary.tasks,
         n_eff=summary.n_eff,
         floor_tasks=floor,
-        n_min=n_min(alpha, delta),
-        n_min_grid=floor,
         possible=possible,
         enough_samples=enough,
         tasks_to_add=more,
@@ -300,15 +288,13 @@ def flip_rates(frame: pd.DataFrame, rendered: Sequence[Rendered | Outline]) -> F
     rows = frame.loc[labelled, ["task_id", "agent"]].assign(
         outcome=frame.loc[labelled, "outcome"].astype("int64")
     )
-    cells, flipped_cells, lost, attempts = _flipped(rows, ["task_id", "agent"])
-    tasks, flipped_tasks, _, _ = _flipped(rows, ["task_id"])
-    contradicted, label_ceiling = 0, None
+    cells, flipped_cells = _flipped(rows, ["task_id", "agent"])
+    tasks, flipped_tasks = _flipped(rows, ["task_id"])
+    contradicted = 0
     if rendered and len(rows):
         digests = [item.digest for item, kept in zip(rendered, labelled, strict=True) if kept]
-        grouped = rows.assign(text=digests).groupby("text")["outcome"].agg(["size", "sum"])
-        wrong = np.minimum(grouped["sum"], grouped["size"] - grouped["sum"])
-        contradicted = int(grouped["size"][wrong > 0].sum())
-        label_ceiling = 1.0 - int(wrong.sum()) / len(rows)
+        of_text = rows.assign(text=digests).groupby("text")["outcome"]
+        contradicted = int((of_text.transform("nunique") > 1).sum())
     return FlipRates(
         cells=cells,
         flipped_cells=flipped_cells,
@@ -316,9 +302,7 @@ def flip_rates(frame: pd.DataFrame, rendered: Sequence[Rendered | Outline]) -> F
         tasks=tasks,
         flipped_tasks=flipped_tasks,
         task_rate=flipped_tasks / tasks if tasks else None,
-        unread_ceiling=1.0 - lost / attempts if attempts else None,
         contradicted=contradicted,
-        label_ceiling=label_ceiling,
     )
 
 
@@ -327,24 +311,16 @@ def text_lengths(rendered: Sequence[Rendered | Outline]) -> TextLengths | None:
     if not rendered:
         return None
     lengths = np.array([item.length for item in rendered], dtype=np.int64)
-    lost = np.array([item.cut_chars for item in rendered], dtype=np.int64)
     # a quantile that is one of the lengths, so that the figure exists
-    median, p95 = (int(value) for value in np.quantile(lengths, [0.5, 0.95], method="lower"))
-    return TextLengths(
-        int(lengths.min()),
-        median,
-        p95,
-        int(lengths.max()),
-        int(np.count_nonzero(lost)),
-        float(lost.sum() / max(1, lengths.sum())),
-    )
+    median = int(np.quantile(lengths, 0.5, method="lower"))
+    cut = sum(item.cut_chars > 0 for item in rendered)
+    return TextLengths(int(lengths.min()), median, int(lengths.max()), cut)
 
 
-def _flipped(rows: pd.DataFrame, by: list[str]) -> tuple[int, int, int, int]:
-    """Return groups of several, those with both outcomes, minority and all attempts in them."""
+def _flipped(rows: pd.DataFrame, by: list[str]) -> tuple[int, int]:
+    """Return the number of groups of several attempts, and of those with both outcomes."""
     if rows.empty:
-        return 0, 0, 0, 0
-    grouped = rows.groupby(by)["outcome"].agg(["size", "sum"])
-    several = grouped[grouped["size"] > 1]
-    minority = np.minimum(several["sum"], several["size"] - several["sum"])
-    return len(several), int((minority > 0).sum()), int(minority.sum()), int(several["size"].sum())
+        return 0, 0
+    grouped = rows.groupby(by)["outcome"].agg(["size", "nunique"])
+    several = grouped["size"] > 1
+    return int(several.sum()), int((grouped["nunique"] > 1).sum())

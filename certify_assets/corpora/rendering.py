@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from certify_assets.corpora.schema import read_runs
 from certify_assets.corpora.trajectory import Step, clean_text
 from certify_assets.errors import require_whole
 from certify_assets.files import canonical_json, sha256_bytes
@@ -180,5 +179,7 @@ def _note(cut: int) -> str:
 
 def outlines(path: Path, renderer: Renderer | None = None) -> list[Outline]:
     """Render every run of a corpus, in the order of the file, and keep the outlines."""
+    from certify_assets.corpora.schema import read_runs
+
     renderer = renderer or Renderer()
     return [renderer.render(run.instruction, run.steps).outline() for run in read_runs(path)]

@@ -32,7 +32,7 @@ from certify_assets.research.tables import STUDY_PAGE
 from certify_assets.storage.store import Store
 
 #: data that others write: sensors and commands observe its versions
-SOURCE, INBOX, SAMPLE = "corpora/source_runs", "operations/inbox", "operations/audit_sample"
+SOURCE, INBOX = "corpora/source_runs", "operations/inbox"
 #: partitions: one a corpus, added by a command or a sensor while the platform runs
 CORPORA = "corpora"
 corpora_partitions = dg.DynamicPartitionsDefinition(name=CORPORA)
@@ -201,14 +201,3 @@ def source_version(corpus: Corpus) -> str:
     if not versions:
         return config_version(corpus)
     return sha256_bytes(canonical_json([config_version(corpus), versions[-1].version]))
-
-
-def sample_version(corpus: Corpus) -> str:
-    """Return the hash of the score tables of every judge's audit sample; "" where there is none."""
-    files, folder = corpus.store.folder, f"monitoring/{corpus.name}"
-    found = {
-        f"{judge}/{name}": sha256_bytes(files.read(f"{folder}/{judge}/{name}"))
-        for judge in files.names(folder)
-        for name in files.names(f"{folder}/{judge}")
-    }
-    return sha256_bytes(canonical_json(found)) if found else ""

@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from certify_assets.defs.names import name_of
+from certify_assets.defs.names import CORPORA_GROUP, name_of
 from certify_assets.defs.setup import PREFIX_VARIABLE
 from certify_assets.errors import InputError, MissingToolError
 from certify_assets.judges.specs import SHOWN_VARIABLE
@@ -82,9 +82,11 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
 
         Nothing waits for MLflow, whose import takes seconds, and of a step that is not committed
         it hears nothing. `page` is the name of the document that shows the asset. Files are copied
-        at once, since the caller may remove them.
+        at once, since the caller may remove them. What is made of a corpus before any judge is in
+        Dagster alone.
         """
-        if not self.enabled:
+        groups = context.assets_def.group_names_by_key
+        if not self.enabled or groups[context.asset_key] == CORPORA_GROUP:
             return
         # without the prefix: runs are found by the names of assets
         asset = name_of(context.asset_key)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates.auroc import auroc
-from certify_assets.corpora.rendering import Rendered, Renderer, render_frame
+from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.errors import StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 
@@ -98,21 +98,6 @@ class KnowingJudge(_Named, Protocol):
         """Judge runs by their features, which it knows."""
 
 
-class Reason(NamedTuple):
-    """What one feature of a run adds to its score; above 0 it speaks for a success."""
-
-    feature: str
-    contribution: float
-
-
-@runtime_checkable
-class ExplainedJudge(RunJudge, Protocol):
-    """A judge that says what its scores are made of."""
-
-    def reasons(self, runs: pd.DataFrame, texts: Sequence[str]) -> list[list[Reason]]:
-        """Return what features add to the score of each run, the largest first."""
-
-
 Judge = TextJudge | RunJudge
 
 
@@ -123,15 +108,10 @@ def scores_from_log_odds(log_odds: NDArray[np.float64]) -> Scores:
 
 
 def score_table(
-    judge: Judge,
-    frame: pd.DataFrame,
-    renderer: Renderer,
-    *,
-    features: Any = None,
-    rendered: Sequence[Rendered] | None = None,
+    judge: Judge, frame: pd.DataFrame, renderer: Renderer, *, features: Any = None
 ) -> pd.DataFrame:
     """Score trajectories: columns `SCORE_COLUMNS`, rows in the order of the frame."""
-    # `features` and `rendered` save reading the rows a second time
+    # `features` are what the judge reads of the rows, where that is known
     expected = judge.provenance().renderer_sha256
     if expected != renderer.sha256:
         raise StaleCertificateError(
@@ -140,8 +120,7 @@ def score_table(
             "render with its own settings or train it again."
         )
     if features is None:
-        rendered = render_frame(frame, renderer) if rendered is None else rendered
-        texts = [item.text for item in rendered]
+        texts = [item.text for item in render_frame(frame, renderer)]
         scores = (
             judge.score_runs(frame, texts) if isinstance(judge, RunJudge) else judge.score(texts)
         )

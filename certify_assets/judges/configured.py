@@ -71,7 +71,7 @@ class ReadingEntry(NamedEntry):
             for name in ("chars", "step_chars")
             if (value := getattr(self, name)) is not None
         }
-        return replace(usual, **given)
+        return usual.replace(**given)
 
 
 class WordsEntry(ReadingEntry):
@@ -91,7 +91,7 @@ class PromptedEntry(ReadingEntry):
 
     def asked(self, usual: AuditorPrompt) -> AuditorPrompt:
         """Return the prompt with the given parts in other words."""
-        return replace(usual, **self.prompt.model_dump(exclude_unset=True))
+        return usual.replace(**self.prompt.model_dump(exclude_unset=True))
 
 
 class CausalEntry(PromptedEntry):
@@ -123,8 +123,7 @@ class CausalEntry(PromptedEntry):
                 f"the model {self.model} is no folder next to judges.yaml and has no revision; "
                 "give the path of a folder, or the commit of the hub repository as revision."
             )
-        reading = replace(
-            self.reading(known.reading),
+        reading = self.reading(known.reading).replace(
             prompt=self.asked(known.reading.prompt),
             tokens=self.tokens or known.reading.tokens,
         )

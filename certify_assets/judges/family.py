@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.corpus import Corpus
-    from certify_assets.corpora.rendering import Rendered
     from certify_assets.judges.base import Bill, Judge
     from certify_assets.judges.model_files import FileJudge, Fold
     from certify_assets.judges.reading import JudgeInput
@@ -90,12 +89,6 @@ class JudgeFamily(Catalogued, ABC):
     def bill(self, model: Judge) -> Bill | None:
         """Return what the scores of a loaded judge cost; None where they cost nothing."""
         return None
-
-    def cuts(
-        self, judge: StoredJudge, model: Judge, rendered: Sequence[Rendered]
-    ) -> Sequence[bool]:
-        """Return which runs a loaded judge does not read whole."""
-        return [item.cut_chars > 0 for item in rendered]
 
     def features(self, judge: StoredJudge, model: Judge, runs: pd.DataFrame) -> Any:
         """Return what a loaded judge reads of runs of the corpus, if that is known; else None."""

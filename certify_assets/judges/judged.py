@@ -1,8 +1,7 @@
-"""A judge on a corpus, opened for one operation: trained, scored, loaded, explained."""
+"""A judge on a corpus, opened for one operation: trained, scored, loaded."""
 
 from __future__ import annotations
 
-import math
 import resource
 import sys
 import time
@@ -15,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import TypedDict  # pydantic reads those of `typing` from 3.12 on
 
-from certify_assets.corpora.rendering import render_frame
 from certify_assets.documents import Document
 from certify_assets.errors import StaleCertificateError
-from certify_assets.judges.base import ExplainedJudge, Reason, score_table
+from certify_assets.judges.base import score_table
 from certify_assets.judges.canary import CanaryReport, score_canaries
 from certify_assets.judges.family import JudgeFamily, maker_of
 from certify_assets.judges.record import JudgeRecord
@@ -40,7 +38,6 @@ _SPENT, _UNLABELLED = "cal_half_a", "_unlabelled"
 # splits that certify a judge before it has scored, and where RL chooses it
 _CAL_ALONE = ("cal",)
 # of a run, that are shown
-_REASONS = 5
 _MEBIBYTE = 1024.0 if sys.platform != "darwin" else 1024.0 * 1024.0
 
 
@@ -135,15 +132,13 @@ class JudgedCorpus(StoredJudge):
         record, using, family = self.artifact, self.renderer, self.maker
         certifying = self._splits_to_certify()
         model = self.load(expected_sha256=record.adapter_sha256, resume=True)
-        parts, cut = [], 0
+        parts = []
         for split in _SCORED_SPLITS:
             frame = self.corpus.split(split)
-            rendered = render_frame(frame, using)
-            cut += sum(family.cuts(self, model, rendered))
             progress = reported(report, f"scoring {split}")
             ready = family.prepared(self, model, progress=progress)
             features = family.features(self, model, frame)
-            part = score_table(ready, frame, using, features=features, rendered=rendered)
+            part = score_table(ready, frame, using, features=features)
             part["split"] = split
             # outcomes of TEST come through the ledger alone
             parts.append(part.assign(outcome=None) if split == "test" else part)
@@ -163,7 +158,6 @@ class JudgedCorpus(StoredJudge):
             scores_sha256=sha256,
             trajectories_sha256=self.corpus.trajectories_sha256,
             rows=len(table),
-            cut=cut,
             calibration_splits=certifying,
             bill=bill,
         )
@@ -221,19 +215,6 @@ class JudgedCorpus(StoredJudge):
         features = self.maker.features(self, model, rows)
         table = score_table(model, rows, self.renderer, features=features)
         return np.asarray(table["score"], np.float64)
-
-    def reasons(self, runs: pd.DataFrame) -> list[tuple[float, tuple[Reason, ...]]]:
-        """Return the score of each run and why it is so; NaN and no reason from most families."""
-        model = self.load() if self.spec.explained else None
-        if not isinstance(model, ExplainedJudge):
-            return [(math.nan, ())] * len(runs)
-        rendered = render_frame(runs, self.renderer)
-        scores = score_table(model, runs, self.renderer, rendered=rendered)["score"]
-        reasons = model.reasons(runs, [item.text for item in rendered])
-        return [
-            (float(score), tuple(run[:_REASONS]))
-            for score, run in zip(scores, reasons, strict=True)
-        ]
 
     @property
     def canaries(self) -> CanaryReport | None:

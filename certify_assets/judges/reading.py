@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from certify_assets.corpora.rendering import UNLIMITED, Renderer
+from certify_assets.documents import Document, JsonObject
 from certify_assets.errors import IntegrityError
 from certify_assets.judges.lm.compact import CONTEXT
 from certify_assets.judges.lm.prompt import AuditorPrompt
 
-_WHOLE = "whole"
+_UNSAID = {"tokens": None, "prompt": AuditorPrompt()}
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeInput:
+class JudgeInput(Document):
     """What a judge reads of a run; by default what judges of words read."""
+
+    TITLE = "reading of a judge"
+    REFUSAL = IntegrityError
 
     # of a run, and of each action and observation; None is the whole of it
     chars: int | None = 6000
     step_chars: int | None = 1200
     # of a language model's prompt; None is its context, at most 5,120
     tokens: int | None = None
-    prompt: AuditorPrompt = field(default_factory=AuditorPrompt)
+    prompt: AuditorPrompt = AuditorPrompt()
 
     @property
     def renderer(self) -> Renderer:
@@ -33,29 +34,11 @@ class JudgeInput:
         )
         return Renderer(chars, step, step)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the document: tokens and prompt only where they are not the default."""
-        characters = {"chars": self.chars, "step_chars": self.step_chars}
-        return {
-            **{name: limit or _WHOLE for name, limit in characters.items()},
-            **({"tokens": self.tokens} if self.tokens else {}),
-            **({"prompt": self.prompt.to_dict()} if self.prompt != AuditorPrompt() else {}),
-        }
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> JudgeInput:
-        """Read the document of a stored judge."""
-        try:
-            given = {
-                name: None if value == _WHOLE else value
-                for name, value in document.items()
-                if name != "prompt"
-            }
-            return cls(**given, prompt=AuditorPrompt(**document.get("prompt", {})))
-        except (TypeError, AttributeError):
-            raise IntegrityError(
-                "the record of a judge does not say what it reads; train the judge again."
-            ) from None
+    @model_serializer(mode="wrap")
+    def _said(self, dump: SerializerFunctionWrapHandler) -> JsonObject:
+        # tokens and prompt only where they are not the default
+        usual = {name for name, value in _UNSAID.items() if getattr(self, name) == value}
+        return {name: value for name, value in dump(self).items() if name not in usual}
 
     def describe(self) -> str:
         """Return what is read, in a few words."""

@@ -57,8 +57,8 @@ class JudgeRecord(Document):
     # of the splits and the texts that it was trained on
     manifest_sha256: str
     renderer_sha256: str
-    # document of what it reads of a run
-    reads: JsonObject
+    # what it was trained to read of a run
+    reads: JudgeInput
     seed: int
     # specification of a judge that is not the platform's
     registered: JsonObject | None = None
@@ -84,11 +84,6 @@ class JudgeRecord(Document):
         """Return one of the details that is an object; empty where the family records none."""
         found: JsonObject = self.details.get(name, {})
         return found
-
-    @property
-    def reading(self) -> JudgeInput:
-        """What the judge was trained to read of a run."""
-        return JudgeInput.from_dict(self.reads)
 
     @property
     def training_rows(self) -> int:

@@ -59,8 +59,6 @@ class JudgeSpec(BaseModel):
     hosted: ClassVar[bool] = False
     #: whether it learns from SFT rows alone, so that it can be trained without some agents
     retrainable: ClassVar[bool] = False
-    #: whether it says what features add to a score
-    explained: ClassVar[bool] = False
 
     @property
     def kind(self) -> str:

@@ -59,8 +59,6 @@ class ScoresRecord(Document):
     scores_sha256: str
     trajectories_sha256: str
     rows: Count
-    # runs that the judge does not read whole
-    cut: Count
     calibration_splits: tuple[str, ...]
     # counts, tokens, seconds and cost of the scores of a server
     bill: JsonObject | None = None
@@ -162,7 +160,7 @@ class StoredJudge:
         record = self.stored_artifact
         for name, trained, now in (
             ("manifest", record.manifest_sha256, self.corpus.manifest.sha256),
-            ("renderer", record.renderer_sha256, record.reading.renderer.sha256),
+            ("renderer", record.renderer_sha256, record.reads.renderer.sha256),
         ):
             if trained != now:
                 raise self._stale(f"the adapter of {self} on {self.corpus} was trained under", name)
@@ -181,12 +179,12 @@ class StoredJudge:
 
     def _require_settings(self, record: JudgeRecord) -> None:
         """Refuse a record of a judge of judges.yaml that was trained with other settings."""
-        spec, then = self.spec, record.reading
+        spec, then = self.spec, record.reads
         # the platform's own was trained as its version did
         if self.name in platform_judges():
             return
         # a training notes the tokens that the model had room for
-        then = replace(then, tokens=spec.reading.tokens and then.tokens)
+        then = then.replace(tokens=spec.reading.tokens and then.tokens)
         if self.store.pins is None and then != spec.reading:
             changed = "reading"
         elif record.seed != spec.seed:
@@ -208,7 +206,7 @@ class StoredJudge:
     @property
     def reading(self) -> JudgeInput:
         """What the stored judge reads of a run, or would where none is trained."""
-        return self.stored_artifact.reading if self.is_trained else self.spec.reading
+        return self.stored_artifact.reads if self.is_trained else self.spec.reading
 
     @property
     def renderer(self) -> Renderer:
@@ -221,7 +219,7 @@ class StoredJudge:
         # that which the stored judge was trained by, where its record names it
         known = self.stored_artifact.registered if self.is_trained else None
         about, reading = known or self.spec.registration(), self.reading
-        return about if reading in USUAL else {"judge": about, "reading": reading.to_dict()}
+        return about if reading in USUAL else {"judge": about, "reading": reading.model_dump()}
 
     def record(
         self, adapter_sha256: str, sft: pd.DataFrame | None = None, **family: Any
@@ -235,7 +233,7 @@ class StoredJudge:
                 "sft_unlabelled": len(sft) - len(known),
                 "sft_tasks": int(known["task_id"].nunique()),
             }
-        about = {"reads": spec.reading.to_dict(), "seed": spec.seed, **counts, **family}
+        about = {"reads": spec.reading, "seed": spec.seed, **counts, **family}
         return JudgeRecord(
             judge=self.name,
             corpus=self.corpus.name,
@@ -251,7 +249,11 @@ class StoredJudge:
         spec = self.spec
         if spec == platform_judges().get(self.name):
             return name
-        about = {"judge": spec.registration(), "reading": spec.reading.to_dict(), "seed": spec.seed}
+        about = {
+            "judge": spec.registration(),
+            "reading": spec.reading.model_dump(),
+            "seed": spec.seed,
+        }
         return f"{name}_{sha256_bytes(canonical_json(about))[:12]}"
 
     # the scores

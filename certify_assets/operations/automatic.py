@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from certify_assets.certificates import Certificate, audit_certificate
 from certify_assets.corpora.corpus import Corpus
@@ -105,7 +104,6 @@ def _decided(
             return made.model_copy(update={"deployed": now.number})
         _require_new(corpus, now, made)
         _require_sides(now, found)
-        _require_issued_since(now, found)
         _require_guards(corpus, now, found)
         deployed = deploy(
             found.judge,
@@ -122,6 +120,11 @@ def _decided(
 
 
 def _require_new(corpus: Corpus, now: DeploymentRecord, made: AutomaticDeployment) -> None:
+    if now.batch_only:
+        raise GateClosedError(
+            f"{now.judge} was deployed for certificates of batches alone; `certify ops deploy "
+            f"{corpus} {now.judge}` lets others decide."
+        )
     if not made.certificates:
         raise GateClosedError(
             "the newest certificates certify nothing at the budgets that decide; the deployment "
@@ -148,24 +151,6 @@ def _require_sides(now: DeploymentRecord, found: _Candidate) -> None:
         raise GateClosedError(
             f"the {' and '.join(sorted(lost))} side decides now, and the newest certificates "
             f"certify nothing there; deploy by hand to let its runs go to reviewers."
-        )
-
-
-def _require_issued_since(now: DeploymentRecord, found: _Candidate) -> None:
-    """Refuse certificates that a user passed over for certificates of batches."""
-    if not now.batch_only:
-        return
-    if found.record is None:
-        then = now.judge_on(found.judge.corpus.current).read("certificates.json")
-        known = {Certificate.from_dict(item).sha256 for item in then.get("certificates", [])}
-        passed_over = {item.sha256 for item in found.certificates} <= known
-    else:
-        made, deployed = (datetime.fromisoformat(item.time) for item in (found.record, now))
-        passed_over = made < deployed
-    if passed_over:
-        raise GateClosedError(
-            f"{now.judge} was deployed for certificates of batches alone when it had these; "
-            f"`certify ops deploy {now.corpus} {now.judge}` lets them decide."
         )
 
 
@@ -199,7 +184,7 @@ def _candidate(judge: JudgedCorpus, now: DeploymentRecord) -> _Candidate:
 def _at_budgets(certificates: list[Certificate], now: DeploymentRecord) -> tuple[Certificate, ...]:
     return tuple(
         item
-        for side, alpha in (now.alpha or now.batch_alpha).items()
+        for side, alpha in now.alpha.items()
         for item in deciding(certificates)
         if (item.side, item.alpha) == (side, alpha) and item.certified
     )

@@ -12,14 +12,12 @@ before it. Earlier batches are read, never decided again.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import sqlalchemy as sa
 
 from certify_assets.certificates import Certificate
 from certify_assets.certificates.shift import (
@@ -30,10 +28,8 @@ from certify_assets.certificates.shift import (
     spent_level,
 )
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import run_chars
 from certify_assets.documents import Document
-from certify_assets.operations.batches import BatchRecord, batch_names, decided, known_runs
-from certify_assets.operations.coverage import changed_agents
+from certify_assets.operations.batches import BatchRecord, batch_names, decided
 from certify_assets.operations.decisions import decisions_of
 
 if TYPE_CHECKING:
@@ -235,72 +231,6 @@ def _before(corpus: Corpus, batch: str) -> BatchComparison:
 
 
 def _scored(judge: JudgedCorpus, frame: pd.DataFrame) -> pd.DataFrame:
-    rows = _of_new_tasks(judge, frame)
-    return rows.loc[rows["score"].notna(), _COLUMNS]
-
-
-def _of_new_tasks(judge: JudgedCorpus, frame: pd.DataFrame) -> pd.DataFrame:
     # runs of known tasks are the same work, not new draws of it
-    return frame[~frame["task_id"].isin(list(judge.corpus.manifest.assignment))]
-
-
-def unlike_calibration(
-    judge: JudgedCorpus, batch: str, frame: pd.DataFrame
-) -> Iterator[tuple[str, str]]:
-    """Say, by code, what the runs of a batch have that the calibration table has not.
-
-    `frame` has the characters of each run as `length`.
-    """
-    cal, rows = judge.calibration[0], _of_new_tasks(judge, frame)
-    most, sizes = int(cal["task_id"].value_counts().max()), rows["task_id"].value_counts()
-    if (larger := sizes[sizes > most]).size:
-        yield (
-            "larger_tasks",
-            f"{larger.size} tasks have more runs than the largest of the calibration table "
-            f"({larger.max()} against {most}): a judge that such a task fools is wrong more often "
-            "than the certificate allows for; have runs of them reviewed.",
-        )
-    if said := _other_lengths(judge, cal, rows):
-        yield "other_lengths", said
-    # attempts of each agent at each task, over all batches
-    pair = ["task_id", "agent"]
-    most = int(cal[pair].value_counts().max())
-    here = Counter(map(tuple, rows[pair].to_numpy().tolist()))
-    corpus, total = judge.corpus.current, Counter(here)
-    # batches that were received and not decided yet are later ones
-    query = sa.select(known_runs.c.task, known_runs.c.agent, sa.func.count().label("runs")).where(
-        known_runs.c.corpus == corpus.name, known_runs.c.batch < batch
-    )
-    earlier = query.group_by(known_runs.c.task, known_runs.c.agent)
-    for row in corpus.store.indexed(earlier, known_runs.c.task, {task for task, _ in here}):
-        total[row.task, row.agent] += row.runs
-    again = {pair: total[pair] for pair in here if total[pair] > max(most, here[pair])}
-    if again:
-        (task, agent), number = max(again.items(), key=lambda item: (item[1], item[0]))
-        yield (
-            "sent_again",
-            f"{len(again)} times an agent has more attempts at a task, over all batches, than any "
-            f"has in the calibration table ({most}): {agent!r} has {number} at {task!r}. Who sees "
-            "a decision can send a run again with other words; look at them.",
-        )
-
-
-def _other_lengths(judge: JudgedCorpus, cal: pd.DataFrame, rows: pd.DataFrame) -> str:
-    """Say which agents of CAL write longer or shorter runs now; empty where none does."""
-    import pandas as pd
-
-    runs = pd.concat([judge.corpus.split(split) for split in judge.calibration_splits])
-    lengths = dict(zip(runs["trajectory_id"], run_chars(runs), strict=True))
-    before = cal.assign(length=cal["trajectory_id"].map(lengths))
-    known = rows[rows["agent"].isin(set(cal["agent"]))]
-    agents = changed_agents(before, known, "length")
-    if not agents:
-        return ""
-    then, now = (
-        part.loc[part["agent"] == agents[0], "length"].median() for part in (before, known)
-    )
-    return (
-        f"agents of the calibration table ({len(agents)}) write runs of other lengths now: "
-        f"{agents[0]!r} has a median of {now:.0f} characters, and had {then:.0f}. Look at some for "
-        "another version, or other work."
-    )
+    known = frame["task_id"].isin(list(judge.corpus.manifest.assignment))
+    return frame.loc[~known & frame["score"].notna(), _COLUMNS]

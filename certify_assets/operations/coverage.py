@@ -147,9 +147,7 @@ def cover(
     return found, scored, adapters
 
 
-def changed_agents(
-    before: pd.DataFrame, now: pd.DataFrame, column: str = "score"
-) -> tuple[str, ...]:
+def changed_agents(before: pd.DataFrame, now: pd.DataFrame) -> tuple[str, ...]:
     """Return the agents whose scores of new tasks differ from those in CAL beyond chance.
 
     One run a task is compared, the first, by the test of Kolmogorov and Smirnov: tasks are drawn
@@ -160,9 +158,7 @@ def changed_agents(
     agents = sorted(set(now["agent"]))
     found = []
     for agent in agents:
-        first, second = (
-            _one_a_task(frame[frame["agent"] == agent], column) for frame in (before, now)
-        )
+        first, second = (_one_a_task(frame[frame["agent"] == agent]) for frame in (before, now))
         if min(first.size, second.size) < _FEWEST:
             continue
         every = np.concatenate([first, second])
@@ -176,6 +172,6 @@ def changed_agents(
     return tuple(found)
 
 
-def _one_a_task(frame: pd.DataFrame, column: str) -> NDArray[np.float64]:
-    rows = frame[frame[column].notna()].sort_values(["task_id", "attempt", "trajectory_id"])
-    return np.asarray(rows.drop_duplicates("task_id")[column], dtype=np.float64)
+def _one_a_task(frame: pd.DataFrame) -> NDArray[np.float64]:
+    rows = frame[frame["score"].notna()].sort_values(["task_id", "attempt", "trajectory_id"])
+    return np.asarray(rows.drop_duplicates("task_id")["score"], dtype=np.float64)

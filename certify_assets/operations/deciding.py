@@ -18,7 +18,6 @@ from certify_assets.certificates import Certificate, decide
 from certify_assets.certificates.scale import scale_fault
 from certify_assets.certificates.sides import budget_words
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import run_chars
 from certify_assets.errors import (
     CertifyError,
     ChangedInputError,
@@ -31,7 +30,7 @@ from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.batch_audit import close_settled
-from certify_assets.operations.batch_comparison import compare_batch, unlike_calibration
+from certify_assets.operations.batch_comparison import compare_batch
 from certify_assets.operations.batch_drawing import begin_audit, draw_waiting
 from certify_assets.operations.batches import (
     REFUSALS,
@@ -255,8 +254,6 @@ def _store(deployment: Deployment, name: str, runs: pd.DataFrame, scored: _Score
         *([("waits_for_draw", waits)] if waits else []),
         *_findings(deployment, frame, coverage, outcomes=about.outcomes_left_out),
     ]
-    if judge is not None and deployment.refusal is None:
-        findings += unlike_calibration(judge, name, frame.assign(length=run_chars(runs)))
     delivered = ("runs", "new", "changed", "known", "dropped", "outcomes_left_out")
     record = BatchRecord(
         batch=name,

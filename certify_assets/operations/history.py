@@ -16,7 +16,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.documents import Document
 from certify_assets.judges.specs import DELTA
 from certify_assets.operations.audit_sample import completed_at, drawn_decisions, with_labels
-from certify_assets.operations.batch_audit import AuditSummary, batch_audits
 from certify_assets.operations.batches import operation_key
 from certify_assets.operations.deployment import (
     deployed_spending,
@@ -26,13 +25,7 @@ from certify_assets.operations.deployment import (
 )
 from certify_assets.operations.labels import Label, labels_head, read_labels
 from certify_assets.operations.monitor_record import Alarm, read_alarms
-from certify_assets.operations.recertification_record import (
-    LADDER_FINDINGS,
-    SCORES,
-    RecertificationRecord,
-    recertification_key,
-    recertifications,
-)
+from certify_assets.operations.recertification_record import RecertificationRecord, recertifications
 from certify_assets.storage.events import Head, TypedEvent
 
 if TYPE_CHECKING:
@@ -68,8 +61,6 @@ class HistoryStep:
     time: str
     number: int  # of the recertification; 0 for the certificates on CAL
     deployed: tuple[int, ...] = ()  # numbers of its deployments
-    labelled: str = ""  # of a recertification: which runs were labelled, and what it promises
-    ladder: tuple[str, ...] = ()  # what was tried second, and what the next promise costs
     sides: tuple[SideHistory, ...] = ()
 
 
@@ -82,7 +73,6 @@ class RaisedAlarm:
     alpha: float
     at: int
     time: str
-    source: str
 
 
 @dataclass(frozen=True)
@@ -110,7 +100,6 @@ class OperationHistory(Document):
     promised: float
     schedule: str
     joint: str
-    batches: tuple[AuditSummary, ...]  # audits of runs that no certificate above covers
     ledger: Head  # the last event that it is about
 
 
@@ -143,8 +132,7 @@ def operation_history(corpus: Corpus) -> OperationHistory:
         corpus=corpus.name,
         steps=tuple(steps.values()),
         alarms=tuple(
-            RaisedAlarm(one.judge, one.side, one.alpha, one.at, time, one.source)
-            for one, _, time, *_ in alarms
+            RaisedAlarm(one.judge, one.side, one.alpha, one.at, time) for one, _, time, *_ in alarms
         ),
         first_delta=DELTA,
         claims=tuple(
@@ -156,7 +144,6 @@ def operation_history(corpus: Corpus) -> OperationHistory:
         promised=spending.promised,
         schedule="" if spending.schedule is None else spending.schedule.words(),
         joint=spending.joint(),
-        batches=tuple(audit.summary() for audit in batch_audits(corpus)),
         ledger=_last_seen(corpus, alarms),
     )
 
@@ -201,20 +188,7 @@ def _sets(corpus: Corpus) -> Iterator[tuple[HistoryStep, Sequence[Certificate]]]
 
 
 def _recertified(record: RecertificationRecord) -> HistoryStep:
-    where = recertification_key(record.corpus, record.number, SCORES)
-    tasks = ", ".join(f"{number} of {name.upper()}" for name, number in record.tasks.items())
-    promises = " and ".join(dict.fromkeys(side.promise for side in record.sides))
-    return HistoryStep(
-        f"recertification {record.number}",
-        record.judge,
-        record.time,
-        record.number,
-        labelled=f"{record.labelled} labelled runs of tasks ({tasks}): those with an outcome in "
-        f"{where}. Promise: {promises}.",
-        ladder=tuple(
-            item["message"] for item in record.findings if item["code"] in LADDER_FINDINGS
-        ),
-    )
+    return HistoryStep(f"recertification {record.number}", record.judge, record.time, record.number)
 
 
 def _side(

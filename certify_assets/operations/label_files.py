@@ -23,7 +23,7 @@ from certify_assets.operations.labels import (
     resolve_labels,
     reviewer_name,
 )
-from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue
+from certify_assets.operations.review_queue import BLIND_COLUMNS, Queue
 from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.settings import TableSettings
@@ -60,13 +60,11 @@ class _Row:
     comment: str = ""
 
 
-def export_queue(path: Path, queue: Queue, *, with_judge: bool = False) -> None:
+def export_queue(path: Path, queue: Queue) -> None:
     """Write the queue with empty columns outcome, reviewer and comment to a table file."""
-    # agent, score, decision and thresholds can bias a reviewer, so they are asked for by name
+    # agent, score, decision and thresholds can bias a reviewer
     _refuse_labels(path)
-    frame = queue.frame[list(QUEUE_COLUMNS if with_judge else BLIND_COLUMNS)].assign(
-        outcome="", reviewer="", comment=""
-    )
+    frame = queue.frame[list(BLIND_COLUMNS)].assign(outcome="", reviewer="", comment="")
     write_table_file(path, frame)
 
 
@@ -169,8 +167,8 @@ def _table_rows(path: Path, reviewer: str | None) -> tuple[list[_Row], tuple[str
     for index, outcome in enumerate(columns["outcome"]):
         said = {name: _text(columns[name][index]) for name in texts if name in columns}
         said["reviewer"] = said.get("reviewer") or reviewer or ""
-        token = f"file:{digest}:{table.rows.numbers[index]}"
-        rows.append(_Row(table.rows.name(index), token, outcome, **said))
+        token = f"file:{digest}:{index + 1}"
+        rows.append(_Row(table.row(index), token, outcome, **said))
     return rows, table.read_as
 
 

@@ -16,16 +16,6 @@ from certify_assets.storage.events import Payload, TypedEvent
 
 
 @dataclass(frozen=True)
-class SampleFile:
-    """A file of an audit sample as it was read."""
-
-    name: str
-    sha256: str
-    rows: int
-    tasks: int
-
-
-@dataclass(frozen=True)
 class LabelPrefix:
     """The labels up to one of them, by number and hash of its event."""
 
@@ -38,10 +28,9 @@ class StreamFigures:
     """The figures of a stream of operation, and the hash of its rows in their order."""
 
     rows: int
-    audit_tasks: int
+    tasks: int
     left_out: Mapping[str, int]
     sha256: str
-    batch_draws: int = 0  # labelled runs of batch draws, none of which is in the stream
 
 
 @dataclass(frozen=True)
@@ -65,7 +54,6 @@ class MonitorEntry:
     needed: int  # covered tasks below which silence means little
     result: Monitoring
     path: MonitorPath
-    source: str = ""  # files or operation
 
 
 def monitor_entry(
@@ -73,12 +61,9 @@ def monitor_entry(
     scores: NDArray[Any],
     outcomes: NDArray[Any],
     tasks: NDArray[Any],
-    *,
-    source: str = "",
-    **options: Any,
 ) -> MonitorEntry:
-    """Monitor one certificate, with all that its page draws; options as `monitor_certificate`."""
-    result = monitor_certificate(certificate, scores, outcomes, tasks, **options)
+    """Monitor one certificate, with all that its page draws."""
+    result = monitor_certificate(certificate, scores, outcomes, tasks)
     return MonitorEntry(
         side=certificate.side,
         alpha=certificate.alpha,
@@ -88,7 +73,6 @@ def monitor_entry(
         needed=n_min(certificate.alpha, certificate.delta),
         result=result,
         path=monitor_path(certificate, scores, outcomes, tasks),
-        source=source,
     )
 
 
@@ -103,7 +87,6 @@ class MonitorRecord(Document):
     status: str
     reason: str
     certificates: tuple[str, ...]
-    files: tuple[SampleFile, ...] = ()
     monitors: tuple[MonitorEntry, ...] = ()
     findings: tuple[dict[str, str], ...] = ()
     operation: MonitoredOperation | None = None
@@ -138,15 +121,14 @@ class Alarm(Payload):
     side: str
     alpha: float
     certificate_sha256: str
-    source: str  # files or operation: the stream of labels that raised it
     at: int  # number of tasks after which it was raised
     e_value: float
     interval: tuple[float, float]  # for the error, when it was recorded
 
     @property
     def subject(self) -> str:
-        """Certificate that it is about, and the source: each has one alarm."""
-        return f"{self.certificate_sha256}:{self.source}"
+        """Certificate that it is about, which has one alarm."""
+        return self.certificate_sha256
 
 
 def read_alarms(corpus: Corpus) -> list[TypedEvent[Alarm]]:
@@ -161,14 +143,13 @@ def open_alarm(corpus: Corpus, certificates: Collection[str]) -> TypedEvent[Alar
 
 
 def record_alarms(corpus: Corpus, record: MonitorRecord) -> None:
-    """Append the alarms of a monitor, once for each certificate and source."""
+    """Append the alarms of a monitor, once for each certificate."""
     raised = [
         Alarm(
             judge=record.judge,
             side=entry.side,
             alpha=entry.alpha,
             certificate_sha256=entry.certificate_sha256,
-            source=entry.source,
             at=entry.result.first_alarm_at or 0,
             e_value=entry.result.e_value,
             interval=entry.result.interval,

@@ -29,7 +29,6 @@ CERTIFICATES: Final = "certificates.json"
 #: findings that say what was tried second, and what the next stronger promise costs
 SECOND_PROMISE: Final = "second_promise"
 NEXT_PROMISE: Final = "next_promise"
-LADDER_FINDINGS: Final = (SECOND_PROMISE, NEXT_PROMISE)
 #: finding of labels that reviewers replaced by what the judge says
 OVERRULED: Final = "overruled"
 

@@ -47,7 +47,7 @@ def read_criteria(path: Path) -> ReviewCriteria:
     by_task: dict[str, str] = {}
     pairs = zip(table.values("task_id"), table.values("criterion"), strict=True)
     for index, (task, text) in enumerate(pairs):
-        where = table.rows.name(index)
+        where = table.row(index)
         name = "" if task is None else str(task).strip()
         if not name or name in by_task:
             what = f"task {name!r} is there twice" if name else "task_id is empty"

@@ -69,12 +69,11 @@ def read_gold(
     """Read a table of trajectory_id and outcome, and say what was understood of it."""
     ids, given, *_, table = read_labels(path)
     outcomes: dict[str, int] = {}
-    rows = table.rows
     for index, (name, outcome) in enumerate(zip(ids, given.tolist(), strict=True)):
         if name in outcomes or outcome < 0:
             what = "is in the table twice" if name in outcomes else "has no outcome"
             raise InputError(
-                f"{path}, {rows.name(index)}: {name[:80]!r} {what}; give each run once, with its "
+                f"{path}, {table.row(index)}: {name[:80]!r} {what}; give each run once, with its "
                 "known outcome."
             )
         outcomes[name] = outcome
@@ -82,7 +81,7 @@ def read_gold(
     for index, name in enumerate(ids):
         if name not in found:
             raise InputError(
-                f"{path}, {rows.name(index)}: {name[:80]!r} is neither a run of {corpus} nor of "
+                f"{path}, {table.row(index)}: {name[:80]!r} is neither a run of {corpus} nor of "
                 "its decided batches, so there is no text to show; correct the id or take the row "
                 "out."
             )

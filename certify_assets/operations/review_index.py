@@ -1,14 +1,13 @@
 """Indexes of labels and of the review queue: rows that follow from the events of a corpus."""
 
-# A label changes the row of its run, those of its audit task and those of its open draw. A batch
-# that is decided, drawn, closed or taken back gets its rows again, from its decisions as they are
-# then. So the rows depend on the events up to now alone, however they came.
+# A label changes the row of its run and those of its open draw. A batch that is decided, drawn,
+# closed or taken back gets its rows again, from its decisions as they are then. So the rows depend
+# on the events up to now alone, however they came.
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -21,7 +20,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.trajectory import Trajectory
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import parse_json
-from certify_assets.operations.audit_sample import not_covered
 from certify_assets.operations.batch_audit import opened_draw
 from certify_assets.operations.batches import (
     batch_run,
@@ -73,13 +71,12 @@ queue = sa.Table(
     tables,
     text_column("corpus", primary_key=True),
     text_column("run", primary_key=True),
-    # what the decisions say: why it is asked about, whether it counts for its audit task, how near
-    # it is to a threshold, and the open draw that it is in, else empty
+    # what the decisions say: why it is asked about, how near it is to a threshold, and the open
+    # draw that it is in, else empty
     text_column("batch"),
     text_column("task"),
     number_column("attempt"),
     number_column("asked"),
-    sa.Column("covered", sa.Boolean, nullable=False),
     # -1 without a score, infinite without a threshold
     sa.Column("distance", sa.Float, nullable=False),
     text_column("draw"),
@@ -94,7 +91,6 @@ queue = sa.Table(
     number_column("lacking"),
     text_column("position"),
     sa.Index("queue_batch", "corpus", "batch"),
-    sa.Index("queue_task", "corpus", "task"),
     # every label changes rows: what it leaves must be cleared away soon
     postgresql_with={"fillfactor": 70, "autovacuum_vacuum_scale_factor": 0.02},
 )
@@ -309,20 +305,18 @@ class _Indexes:
             else:
                 gone.append(row)
         self._drop(row["run"] for row in gone)
-        self._update(list(added.values()), {row["task"] for row in gone})
+        self._update(list(added.values()))
 
-    def _update(self, rows: Sequence[Row], tasks: Collection[str] = ()) -> None:
-        """Store rows as labels and draws make them; tasks that lost a run are ordered again."""
+    def _update(self, rows: Sequence[Row]) -> None:
+        """Store rows as labels and draws make them."""
         found = {row["run"]: row for row in rows}
         votes = self._votes(found)
         for name, row in found.items():
             row["votes"], row["successes"] = votes.get(name, (0, 0))
         for draw in sorted({row["draw"] for row in rows} - {""}):
             self._rank(draw, found)
-        audits = {row["task"] for row in found.values() if row["asked"] == _AUDIT}
-        others = self._rows(queue.c.task, audits.union(tasks))
-        found = {row["run"]: row for row in others} | found
-        _settle(found.values())
+        for row in found.values():
+            _settle(row)
         self._drop(found)
         columns = queue.columns.keys()
         insert(self.connection, queue, (tuple(map(row.get, columns)) for row in found.values()))
@@ -397,7 +391,6 @@ def _asked_rows(corpus: Corpus, batch: str, share: float) -> dict[str, Row]:
         "task": frame["task_id"],
         "attempt": frame["attempt"].astype(int),
         "asked": frame["asked"].map(lambda kind: KINDS.index(kind) if kind else _UNASKED),
-        "covered": ~not_covered(frame),
         "distance": _nearest_threshold(frame),
     }
     found = {}
@@ -409,37 +402,29 @@ def _asked_rows(corpus: Corpus, batch: str, share: float) -> dict[str, Row]:
     return found
 
 
-def _settle(rows: Collection[Row]) -> None:
-    """Set need, lacking labels and position of rows, those of an audit task together."""
-    audits = defaultdict[str, list[Row]](list)
-    for row in rows:
-        tied = is_tied(row)
-        # one that the draw wants, or that has the label of a draw
-        in_draw = row["asked"] == _UNASKED and row["draw"] and row["votes"] and not tied
-        need = _DRAW if row["rank"] is not None or in_draw else row["asked"]
-        lacking = 0 if need == _UNASKED else max(row["wanted"] - row["votes"], int(tied))
-        row.update(need=need, lacking=lacking)
-        if need == _AUDIT and lacking:
-            audits[row["task"]].append(row)
-    for row in rows:
-        row["position"] = _position(row, audits[row["task"]]) if row["lacking"] else ""
+def _settle(row: Row) -> None:
+    """Set what follows: why a row is needed, the labels that it lacks, and its position."""
+    tied = is_tied(row)
+    # one that the draw wants, or that has the label of a draw
+    in_draw = row["asked"] == _UNASKED and row["draw"] and row["votes"] and not tied
+    need = _DRAW if row["rank"] is not None or in_draw else row["asked"]
+    lacking = 0 if need == _UNASKED else max(row["wanted"] - row["votes"], int(tied))
+    row.update(need=need, lacking=lacking, position="")
+    if lacking:
+        row["position"] = _position(row, need, tied=tied)
 
 
-def _position(row: Row, audit: Sequence[Row]) -> str:
-    """Return a text that sorts a row as the queue does; `audit` has the rows of its audit task."""
-    need, tied, task = row["need"], is_tied(row), row["task"]
-    among: tuple[Any, ...] = ("", task)
+def _position(row: Row, need: int, *, tied: bool) -> str:
+    """Return a text that sorts a row as the queue does."""
+    among: tuple[Any, ...] = ("", row["task"])
     if row["rank"] is not None:
         among = (row["draw"], row["rank"])
     elif need == _AUDIT:
-        # a task counts only when every drawn run is labelled
-        tied = any(map(is_tied, audit))
-        lacks = sum(one["lacking"] for one in audit if one["covered"])
-        among = (lacks, min(one["batch"] for one in audit), task)
+        among = (row["batch"], row["task"])
     elif need == _UNDECIDED:
         among = (row["distance"],)
-    last = (not is_tied(row), row["batch"], row["attempt"], row["run"])
-    return "\x01".join(map(_sortable, (need, not tied, *among, *last)))
+    keys = (need, not tied, *among, row["batch"], row["attempt"], row["run"])
+    return "\x01".join(map(_sortable, keys))
 
 
 def _sortable(value: str | float) -> str:

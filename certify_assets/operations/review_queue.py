@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -34,7 +33,6 @@ BLIND_COLUMNS: Final = (
     "reviews",
     "disputed",
     "labels",
-    "task_labels",
     "why",
 )
 
@@ -166,9 +164,6 @@ def _frame(rows: list[Row], decisions: pd.DataFrame) -> pd.DataFrame:
     """Return rows of the index that wait as a table, with what was decided of them."""
     import pandas as pd
 
-    lacking = Counter[tuple[int, str]]()
-    for row in rows:
-        lacking[row["need"], row["task"]] += row["lacking"]
     waiting = [
         {
             "kind": KINDS[row["need"]],
@@ -179,7 +174,6 @@ def _frame(rows: list[Row], decisions: pd.DataFrame) -> pd.DataFrame:
             "reviews": row["votes"],
             "disputed": is_tied(row),
             "labels": row["lacking"],
-            "task_labels": lacking[row["need"], row["task"]],
         }
         for row in rows
     ]

@@ -12,15 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.trajectory import Trajectory
 from certify_assets.errors import CertifyError, InputError, IntegrityError
-from certify_assets.judges.base import Reason
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batch_drawing import close_batches
-from certify_assets.operations.batches import ClosedBatch, batch_run
+from certify_assets.operations.batches import ClosedBatch
 from certify_assets.operations.decisions import decision_of
-from certify_assets.operations.deployment import load_deployment
 from certify_assets.operations.labels import Label, append_label, comment_text, reviewer_name
 from certify_assets.operations.review_criteria import ReviewCriteria
 from certify_assets.operations.review_gold import GoldSet
@@ -53,8 +50,6 @@ class Statement:
     # row of the decision; None where the run is unknown now, or known runs are mixed in, of which
     # there is none to show
     judged: Mapping[str, Any] | None = None
-    # what adds most to the score; empty where the judge gives none, or scores otherwise now
-    reasons: tuple[Reason, ...] = ()
     blind: bool = False
 
 
@@ -335,8 +330,7 @@ class ReviewSession:
             return Statement(label, run.task_id if run else task_id, blind=True)
         if row is None:
             return Statement(label)
-        decision = decision_of(state.corpus, row["batch"], name)
-        return Statement(label, task_id, decision, _reasons(state.corpus, decision))
+        return Statement(label, task_id, decision_of(state.corpus, row["batch"], name))
 
     def _leased(self, name: str, reviewer: str) -> bool:
         who, since = self._shown.get(name, (reviewer, 0.0))
@@ -358,23 +352,6 @@ class ReviewSession:
         with suppress(CertifyError, OSError):
             close_batches(state.corpus)
         return self._now()
-
-
-def _reasons(corpus: Corpus, decision: Mapping[str, Any]) -> tuple[Reason, ...]:
-    """Return the reasons of a decision, as the judge that is deployed now gives them."""
-    name, batch = str(decision["trajectory_id"]), str(decision["batch"])
-    try:
-        deployed = load_deployment(corpus)
-        judge = None if deployed is None else deployed.judge_on(corpus)
-        # another judge than the one that decided explains nothing
-        if judge is None or judge.stored_artifact.adapter_sha256 != decision["adapter_sha256"]:
-            return ()
-        run = to_frame([batch_run(corpus, batch, name)])
-        ((now, reasons),) = judge.reasons(run)
-    except CertifyError:
-        # the page shows the decision, and other commands say what is wrong
-        return ()
-    return reasons if now == float(decision["score"]) else ()
 
 
 def _key(text: str) -> str:

@@ -86,8 +86,6 @@ def _flips(report: CorpusReport) -> Section:
     facts = [
         (f"pairs of task and agent that flip, of {count(flips.cells)}", measured(flips.cell_rate)),
         (f"tasks that flip, of {count(flips.tasks)}", measured(flips.task_rate)),
-        ("best accuracy by task and agent alone", measured(flips.unread_ceiling)),
-        ("best accuracy if equal texts get one verdict", percent(flips.label_ceiling, 2)),
     ]
     note = (
         "A task, or a pair of task and agent, flips when its labelled attempts do not all end "
@@ -161,10 +159,8 @@ def _rest(report: CorpusReport) -> Iterator[Section]:
     if (lengths := profile.lengths) is not None:
         facts += [
             ("characters, median", count(lengths.median)),
-            ("95th percentile", count(lengths.p95)),
             ("longest", count(lengths.longest)),
             ("runs that judges of 6,000 characters cut", count(lengths.cut)),
-            ("of all characters cut", measured(lengths.cut_share)),
         ]
     yield Section("Texts", "texts", "lengths, duplicates, shared instructions", facts=facts)
     dropped = [
@@ -182,10 +178,9 @@ def _rest(report: CorpusReport) -> Iterator[Section]:
 
 
 def control_table(controls: LeakChecks) -> PageTable:
-    """Return every leak control with its interval and threshold."""
+    """Return every leak control with its threshold."""
     rows = []
     for name, value in controls.measured.items():
-        bound = controls.intervals.get(name)
         state = PageCell("under", tag="PASS")
         if name in controls.over:
             accepted = bool(controls.accepted)
@@ -194,15 +189,14 @@ def control_table(controls: LeakChecks) -> PageTable:
                 if accepted
                 else PageCell("over", tag="ERROR")
             )
-        interval = DASH if bound is None else f"{rate(bound[0])} to {rate(bound[1])}"
-        rows.append((name, rate(value), interval, f"{controls.threshold(name):g}", state))
+        rows.append((name, rate(value), f"{controls.threshold(name):g}", state))
     return PageTable(
         "Leak checks",
-        ("control", "AUROC", "95 % interval", "threshold", "AUROC is"),
+        ("control", "AUROC", "threshold", "AUROC is"),
         rows,
-        "AUROC of each control, for length, steps and phrases in the better direction. The "
-        "interval is over resampled tasks; TEST is left out. A control that is over its threshold "
-        "blocks the corpus until a reason accepts it.",
+        "AUROC of each control, for length, steps and phrases in the better direction; TEST is "
+        "left out. A control that is over its threshold blocks the corpus until a reason accepts "
+        "it.",
     )
 
 
@@ -288,7 +282,7 @@ def corpus_markdown(report: CorpusReport) -> str:
             "", ("runs", "tasks", "π", "ICC", "n_eff", "flips: cells / tasks"), [figures]
         ).markdown(),
         "",
-        *PageTable("", controls.columns[:4], [row[:4] for row in shown]).markdown(),
+        *PageTable("", controls.columns[:3], [row[:3] for row in shown]).markdown(),
     ]
     return inline_block(lines)
 

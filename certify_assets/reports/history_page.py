@@ -25,7 +25,6 @@ _COLUMNS = (
     *("certificates", "made", "deployed", "side", "budget", "δ", "certified"),
     *("realised error", "interval", "tasks", "alarm"),
 )
-_BATCHES = ("batch", "state", "runs", "decided without a label", "labels", "δ", "draw")
 _SHOWN = 6
 
 
@@ -51,8 +50,6 @@ def render_history(history: OperationHistory, *, home: str = "") -> str:
         banner=_verdict(history),
         sections=[
             used,
-            *map(_labelled, (step for step in history.steps if step.labelled)),
-            *([_batches(history)] if history.batches else []),
             *([Section("Alarms", findings=alarms)] if alarms else []),
             Section("What is promised together", texts=[history.joint], notes=[schedule]),
         ],
@@ -63,31 +60,6 @@ def history_table(history: OperationHistory) -> PageTable:
     """Return every set of certificates, a row a side."""
     rows = [row for step in history.steps for row in _rows(step)]
     return PageTable(f"Certificates of {history.corpus}", _COLUMNS, rows)
-
-
-def _labelled(step: HistoryStep) -> Section:
-    """Say which runs a recertification rests on, and what its ladder of promises is."""
-    title = f"{step.label[:1].upper()}{step.label[1:]}: labelled runs and promises"
-    return Section(title, texts=[step.labelled], findings=[*map(Remark, step.ladder)])
-
-
-def _batches(history: OperationHistory) -> Section:
-    rows = [
-        [
-            ", ".join(item.batches),
-            item.state.replace("_", " "),
-            *map(count, (item.runs, item.decided, item.labels_used)),
-            compact(item.delta),
-            count(item.draws),
-        ]
-        for item in history.batches
-    ]
-    about = (
-        "Runs of new agents and known tasks, which no certificate above covers. Each batch holds "
-        "at its own δ over its draw, whatever its agents and tasks."
-    )
-    table = PageTable("Table of batches", _BATCHES, rows)
-    return Section("Batch certificates", texts=[about], tables=[table])
 
 
 def write_history_page(store: Store, history: OperationHistory) -> str:
@@ -117,13 +89,7 @@ def history_markdown(history: OperationHistory) -> str:
 
 def history_metrics(history: OperationHistory) -> dict[str, float]:
     """Return the figures of the last set as numbers with a name."""
-    metrics = {
-        "delta_spent": float(history.spent),
-        "delta_promised": float(history.promised),
-        "delta_total": float(history.first_delta + history.spent),
-        "alarms": float(len(history.alarms)),
-        "batches_certified": float(sum(item.state == "certified" for item in history.batches)),
-    }
+    metrics = {"delta_spent": float(history.spent), "alarms": float(len(history.alarms))}
     for side in history.steps[-1].sides if history.steps else []:
         metrics[f"coverage_{side.side}"] = float(side.coverage)
         if side.error is not None:
@@ -134,11 +100,8 @@ def history_metrics(history: OperationHistory) -> dict[str, float]:
 def _verdict(history: OperationHistory) -> Banner:
     spent, declared = history.first_delta + history.spent, history.first_delta + history.promised
     facts = [
-        ("sets of certificates", count(len(history.steps)), ""),
-        ("later certificates and recertifications", count(len(history.claims)), ""),
         ("alarms", count(len(history.alarms)), ""),
-        ("δ spent by them", compact(history.spent), ""),
-        ("δ spent in all, of what is declared", f"{compact(spent)} of {compact(declared)}", ""),
+        ("δ spent, of what is declared", f"{compact(spent)} of {compact(declared)}", ""),
     ]
     deployed = [step for step in history.steps if step.deployed]
     if deployed:

@@ -59,13 +59,11 @@ def write_page(judge: JudgedCorpus) -> str:
 
 
 def reading_facts(judge: JudgedCorpus, record: JudgeRecord) -> dict[str, str]:
-    """Return what a judge reads of a run, how many of the scored runs are cut, and its prompt."""
-    scored = judge.scored
-    cut = percent(scored.cut / max(1, scored.rows) if scored else None)
-    facts = {"reads": f"{record.reading.describe()}; {cut} of the scored runs are cut"}
+    """Return what a judge reads of a run, and its prompt."""
+    facts = {"reads": record.reads.describe()}
     prompt = (record.registered or {}).get("auditor", {})
     if judge.spec.uses_language_model:
-        prompt = record.reading.prompt.to_dict()
+        prompt = record.reads.prompt.model_dump()
         facts |= _base_model(judge, record)
     facts |= {f"prompt, {name}": str(text).strip() for name, text in prompt.items()}
     return {name: text for name, text in facts.items() if text}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 
 from certify_assets.certificates.monitor import DetectorState
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.monitor_record import MonitorEntry, MonitorRecord, SampleFile
+from certify_assets.operations.monitor_record import MonitorEntry, MonitorRecord
 from certify_assets.operations.monitoring import load_monitor
 from certify_assets.reports.figures import interval_band
 from certify_assets.reports.page import (
@@ -80,12 +81,9 @@ def monitor_metrics(document: MonitorRecord) -> dict[str, float]:
     """Return e-value, realised error and interval of every monitor as numbers with a name."""
     metrics: dict[str, float] = {}
     for entry in document.monitors:
-        result, fed = entry.result, entry.source == "operation"
-        where = f"{entry.side}_at_{entry.alpha:g}{'_operation' if fed else ''}"
+        result, where = entry.result, f"{entry.side}_at_{entry.alpha:g}"
         metrics[f"e_value_{where}"] = result.e_value
-        # two sides on two streams: Dagster plots twelve numbers
-        if not (fed and document.files):
-            metrics[f"error_low_{where}"], metrics[f"error_high_{where}"] = result.interval
+        metrics[f"error_low_{where}"], metrics[f"error_high_{where}"] = result.interval
         if result.realized_error is not None:
             metrics[f"error_{where}"] = result.realized_error
     return metrics
@@ -93,7 +91,6 @@ def monitor_metrics(document: MonitorRecord) -> dict[str, float]:
 
 def _monitor(entry: MonitorEntry, name: str) -> Section:
     """Return one certificate's monitor as shown."""
-    whose = ", labels of operation" if entry.source == "operation" else ""
     state = PageCell("no alarm", tag="PASS")
     if entry.result.alarm:
         state = PageCell("alarm: issue a new certificate", tag="ERROR")
@@ -105,7 +102,7 @@ def _monitor(entry: MonitorEntry, name: str) -> Section:
     )
     drawn = interval_band(asdict(entry.path), alpha=entry.alpha, name=f"{name}band")
     return Section(
-        f"{done(entry.side).capitalize()} runs, budget {percent(entry.alpha)}{whose}",
+        f"{done(entry.side).capitalize()} runs, budget {percent(entry.alpha)}",
         texts=[state],
         facts=_facts(entry),
         panels=[Panel(f"{name}band", "Interval for the error", drawn, caption, "lead")],
@@ -114,29 +111,24 @@ def _monitor(entry: MonitorEntry, name: str) -> Section:
 
 
 def _labels(document: MonitorRecord) -> Section:
-    """Return the files that were read, and the labels of operation where the judge is deployed."""
-    files = list(document.files)
+    """Return how many labels were read, and why drawn tasks were left out."""
+    texts, tables = ["None yet."], []
     if document.operation is not None:
-        streams = document.operation.streams.values()
-        rows = max((item.rows for item in streams), default=0)
-        tasks = max((item.audit_tasks for item in streams), default=0)
-        labels = document.operation.labels
-        files.append(
-            SampleFile(f"labels up to event {labels.sequence}", labels.sha256, rows, tasks)
-        )
-    read = [
-        (file.name, count(file.rows), count(file.tasks), PageCell(file.sha256, look="hash"))
-        for file in files
-    ]
-    columns = ("file", "runs", "tasks", "SHA-256")
+        labels, streams = document.operation.labels, document.operation.streams
+        texts = [f"Labels and outcomes up to event {labels.sequence} ({labels.sha256})."]
+        reasons = Counter[str]()
+        for stream in streams.values():
+            # sides differ in nothing but the labels that their certificates rest on
+            reasons |= Counter(stream.left_out)
+        rows = [(name.replace("_", " "), count(number)) for name, number in reasons.items()]
+        tables = [PageTable("Tasks left out", ("left out", "tasks"), rows)] if rows else []
     return Section(
         "Labels that were read",
-        texts=[] if read else ["None yet."],
-        tables=[PageTable("Table of files", columns, read, look="lineage")] if read else [],
+        texts=texts,
+        tables=tables,
         notes=[
-            "Only tasks drawn at random before scoring, with every attempt labelled, in the order "
-            "in which they came. Labels of what the judge could not decide are refused. The "
-            "platform also refuses tasks of the splits."
+            "Only tasks drawn at random before scoring, with every drawn run labelled, in the "
+            "order in which they came."
         ],
     )
 

@@ -400,7 +400,7 @@ def read_points(path: Path) -> list[LawPoint]:
             "Add it."
         )
     rows = (dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True))
-    return [_point(f"{path}, {table.rows.name(place)}", row) for place, row in enumerate(rows)]
+    return [_point(f"{path}, {table.row(place)}", row) for place, row in enumerate(rows)]
 
 
 def _point(where: str, row: Mapping[str, Any]) -> LawPoint:

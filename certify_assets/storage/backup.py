@@ -27,7 +27,6 @@ _DUMP: Final = "certify.dump"
 _RESTORING: Final = "restoring"
 # files next to the database: the name of the data root, and those of users
 _PLACED: Final = (ROOT_FILE, "judges.yaml", "notifications.yaml")
-_SAMPLES: Final = "monitoring"
 
 
 def back_up(store: Store, target: str) -> int:
@@ -107,7 +106,7 @@ def restore(store: Store, source: str) -> int:
 
 
 def _copy_placed(source: Folder, target: Folder) -> None:
-    for name in (*_PLACED, *(found.key for found in source.files(_SAMPLES))):
+    for name in _PLACED:
         if source.exists(name):
             target.write(name, source.read(name))
 

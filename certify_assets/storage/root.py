@@ -8,7 +8,6 @@
 #     pages/           copies of what people open, as corpora/<corpus>/page.html
 #     judges.yaml      judges that users add
 #     inbox/<corpus>/  new runs to decide
-#     monitoring/<corpus>/<judge>/   labelled audit samples of users, in the order of names
 #     dagster/, mlflow/  their own databases
 #
 # A document or table has a key:

@@ -14,12 +14,13 @@ from certify_assets.files import apart_from_0_and_1
 from certify_assets.tables.settings import TableSettings
 from certify_assets.tables.table import number_of, shown, word_of
 
-_YES_OR_NO = {"true": 1, "t": 1, "yes": 1, "y": 1, "false": 0, "f": 0, "no": 0, "n": 0}
+_YES = ("true", "t", "yes", "y")
+_NO = ("false", "f", "no", "n")
 #: words that say what became of a run, whatever their column is called
-_OUTCOMES = _YES_OR_NO | {
-    **dict.fromkeys(("pass", "passed", "success", "successful", "succeeded"), 1),
+_OUTCOMES = {
+    **dict.fromkeys((*_YES, "pass", "passed", "success", "successful", "succeeded"), 1),
     **dict.fromkeys(("resolved", "solved", "correct"), 1),
-    **dict.fromkeys(("fail", "failed", "failure", "unsuccessful"), 0),
+    **dict.fromkeys((*_NO, "fail", "failed", "failure", "unsuccessful"), 0),
     **dict.fromkeys(("unresolved", "unsolved", "incorrect"), 0),
 }
 # of a column, or of a label of traces, whose yes is a failure or may be one
@@ -35,7 +36,7 @@ _CONTRARY = re.compile(
 # words that people write where they give no outcome
 _UNDECIDED = frozenset(
     ("unsure", "ignore", "ignored", "skip", "skipped", "unknown", "undecided", "unclear", "maybe")
-) | frozenset(("not sure", "can't tell", "unlabelled", "unlabeled", "pending", "todo", "?", "-"))
+) | frozenset(("unlabelled", "unlabeled", "pending", "todo", "?", "-"))
 _MOST_LABELS = 6
 
 
@@ -77,7 +78,7 @@ class OutcomeColumn:
     def _by_itself(self, value: Any) -> int | None:
         """Return what a word means under any column but one whose yes is a failure."""
         word = str(word_of(value))
-        return None if self.contrary and word in _YES_OR_NO else _OUTCOMES.get(word)
+        return None if self.contrary and word in (*_YES, *_NO) else _OUTCOMES.get(word)
 
     def _named(self, value: Any) -> int | None:
         """Return the outcome of a value where successes or failures are named."""
@@ -95,7 +96,7 @@ class OutcomeColumn:
     @property
     def contrary(self) -> bool:
         """Whether the column's name says that its yes is a failure."""
-        return means_failure(self.column)
+        return _CONTRARY.search(self.column.lower()) is not None
 
     def require_named(self, path: Path | str, option: str = "--set") -> None:
         """Refuse settings that name outcomes none of which are there: a slip of the pen."""
@@ -133,10 +134,11 @@ class OutcomeColumn:
         if word in _UNDECIDED:
             said = f"Say what stands for no label with {option} no_label={undecided}."
             return f"{first} is not an outcome. {said}", remedy
-        if settings.threshold is not None:
-            return f"{first} is no number to compare with the threshold. {_NOT_ONE}", {}
-        if settings.success and settings.failure:
-            return f"{first} is neither in success nor in failure. {_NOT_ONE}", {}
+        if settings.threshold is not None or (settings.success and settings.failure):
+            said = "neither in success nor in failure"
+            if settings.threshold is not None:
+                said = "no number to compare with the threshold"
+            return f"{first} is {said}. Correct it, or add it to no_label.", {}
         if settings.success or settings.failure:
             name = "success" if settings.success else "failure"
             return f"{first} means a {name} as well. Add it to {option} {name}.", {}
@@ -145,22 +147,26 @@ class OutcomeColumn:
             for (_, label), outcome in self._known.items()
             if outcome != -1 and word_of(label) not in _UNDECIDED
         ] or [value]
+        numbers = [number for number in map(number_of, labels) if number is not None]
         aside = f" Add {option} no_label={undecided} for no label." if undecided else ""
-        name, placeholder = "success", "VALUE"
         if self.contrary:
-            said = "under a name that means a failure can be read in two ways"
-            ask = f"Say which of {_listed(labels)} is a success with {option} success=VALUE"
-        elif scale := _scale(labels):
-            said = f"is not an outcome: the values go from {min(scale):g} to {max(scale):g}"
-            ask = f"Say where success begins with {option} threshold=NUMBER"
-            name, placeholder = "threshold", "NUMBER"
-        else:
-            said = "is not an outcome"
-            ask = (
-                f"Name the successes among {_listed(labels)} with {option} success=VALUE, or the "
-                f"failures with {option} failure=VALUE"
+            said = (
+                "under a name that means a failure can be read in two ways. Say which of "
+                f"{_listed(labels)} is a success with {option} success=VALUE"
             )
-        return f"{first} {said}. {ask}.{aside}", {name: placeholder, **remedy}
+        elif len(numbers) == len(labels):
+            remedy = {"threshold": "NUMBER", **remedy}
+            said = (
+                f"is not an outcome: the values go from {min(numbers):g} to {max(numbers):g}. Say "
+                f"where success begins with {option} threshold=NUMBER"
+            )
+            return f"{first} {said}.{aside}", remedy
+        else:
+            said = (
+                f"is not an outcome. Name the successes among {_listed(labels)} with {option} "
+                f"success=VALUE, or the failures with {option} failure=VALUE"
+            )
+        return f"{first} {said}.{aside}", {"success": "VALUE", **remedy}
 
     def notes(self) -> list[str]:
         """Say which words are successes."""
@@ -178,19 +184,10 @@ class OutcomeColumn:
         return [f"{self.column}: {' and '.join(said)}"] if said else []
 
 
-_NOT_ONE = "Correct it, or add it to no_label."
-
-
 def _listed(labels: Iterable[Any]) -> str:
     given = sorted(set(map(shown, labels)))
     more = f" and {len(given) - _MOST_LABELS} more" if len(given) > _MOST_LABELS else ""
     return ", ".join(given[:_MOST_LABELS]) + more
-
-
-def _scale(labels: list[Any]) -> list[float]:
-    """Return values where all are numbers of a scale."""
-    found = [number for number in map(number_of, labels) if number is not None]
-    return found if len(found) == len(labels) and all(map(math.isfinite, found)) else []
 
 
 def _is_one_of(value: Any, words: Iterable[str]) -> bool:
@@ -198,8 +195,3 @@ def _is_one_of(value: Any, words: Iterable[str]) -> bool:
     numbers = {"true": 1.0, "false": 0.0}
     word, *others = (numbers.get(str(found), found) for found in map(word_of, (value, *words)))
     return word in others
-
-
-def means_failure(name: str) -> bool:
-    """Whether the name of a column or of a label says that its yes is a failure."""
-    return _CONTRARY.search(name.lower()) is not None

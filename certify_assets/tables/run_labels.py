@@ -118,7 +118,7 @@ def _majority(votes: Sequence[int]) -> int | None:
 def _twice(rows: LabelRows, said: tuple[str, str], before: int, place: int) -> InputError:
     """Return the error of an annotator who labels a run twice."""
     annotator, run = said
-    first, again = rows.table.rows.name(before), rows.table.rows.name(place)
+    first, again = rows.table.row(before), rows.table.row(place)
     by = f" of {shown(annotator)}" if annotator else ""
     if rows.outcomes[before] == rows.outcomes[place]:
         return InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -11,22 +12,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.arrays import Floats, Objects
+from certify_assets.arrays import Floats, Integers, Objects
 from certify_assets.errors import InputError
-from certify_assets.tables.columns import PERCENT_SIGNS, ColumnReader
+from certify_assets.tables.columns import ColumnReader
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.settings import (
     COLUMNS,
     PERCENT,
     IssuedReading,
     ReadingOptions,
-    ScoreReading,
     parse_columns,
-    scale_words,
-    written_columns,
 )
 from certify_assets.tables.table import (
-    Rows,
     ScoreScaleError,
     Table,
     TableError,
@@ -43,8 +40,6 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates.inputs import ScoreRange
 
-# 8.7 of a hundred and of ten look alike
-_DOUBTFUL = (PERCENT, "0 to 10")
 # task, score and outcome
 _LEAST_COLUMNS = 3
 #: attributes of a score table by the fields of its columns
@@ -57,7 +52,6 @@ _ATTRIBUTES = {
     "agent": "agents",
     "split": "splits",
 }
-_ALL_FIELDS = tuple(name for name in COLUMNS if name != "annotator")
 
 
 class Doubt(NamedTuple):
@@ -73,15 +67,15 @@ class Doubt(NamedTuple):
 class ScoreTable:
     """A validated score table; a column that the file lacks is None."""
 
-    path: Path
     # the file or the frame
     source: Any
+    # what was read of it
+    table: Table
+    # places of the rows in the file, from 0
+    places: Integers
     # NaN where unscored; never infinite
     scores: Floats
     tasks: Objects
-    rows: Rows
-    # all columns that the file has, as it calls them
-    found: tuple[str, ...]
     # 0 or 1, −1 where missing
     outcomes: NDArray[np.int8] | None = None
     # second scores of the same judge, NaN where there is none
@@ -91,15 +85,18 @@ class ScoreTable:
     splits: Objects | None = None
     # what was understood that is not as a score table has it
     read_as: tuple[str, ...] = ()
-    # how the scores are read, for the certificate
-    reading: ScoreReading = field(default_factory=ScoreReading)
-    # the scale of the scores as they are written, where it may be of grades or percentages
-    written: str = ""
+    # how the table was read, for the certificate
+    reading: Mapping[str, str] = field(default_factory=dict)
     # rows that were left out for want of an outcome
     left_out: int = 0
 
     def __len__(self) -> int:
         return int(self.scores.size)
+
+    @property
+    def path(self) -> Path:
+        """What messages call the table."""
+        return self.table.path
 
     @property
     def score_range(self) -> ScoreRange | None:
@@ -118,16 +115,6 @@ class ScoreTable:
         """Say how the scores are unlike those of a certificate."""
         from certify_assets.certificates.scale import scale_fault
 
-        own, scale = f"{issued.name} {issued.verb}", issued.reading.score_scale
-        same = "Give scores of the same judge on the same scale"
-        # the range of scores tells of others
-        divided = self.reading.score_scale == PERCENT and scale not in ("", PERCENT)
-        if divided or (scale, self.written) == _DOUBTFUL:
-            found = scale_words(self.written) or "scores up to 1"
-            option = {"": "probability or log-odds", PERCENT: "probability"}.get(scale, "log-odds")
-            return Doubt(
-                f"{self.path} has {found}, and {own} {issued.reading.words}. {same}", option, True
-            )
         if issued.scores is None:
             return None
         tasks = len(set(self.tasks.tolist())) or self.scores.size
@@ -139,9 +126,12 @@ class ScoreTable:
         percentages = low >= 0 and 1 < high <= 100 and least >= 0 and most <= 1
         return Doubt(
             f"{self.path} has scores from {low:.4g} to {high:.4g} (median {middle:.4g}), and "
-            f"{own} scores from {least:.4g} to {most:.4g} (median "
-            f"{issued.scores['quantiles'][2]:.4g}): {fault.reason}. {same}",
-            "probability" if percentages or scale == PERCENT else "log-odds",
+            f"{issued.name} {issued.verb} scores from {least:.4g} to {most:.4g} (median "
+            f"{issued.scores['quantiles'][2]:.4g}): {fault.reason}. Give scores of the same judge "
+            "on the same scale",
+            "probability"
+            if percentages or issued.reading.get("score_scale") == PERCENT
+            else "log-odds",
             fault.sure,
         )
 
@@ -162,7 +152,7 @@ class ScoreTable:
     def take(self, keep: NDArray[np.bool_ | np.int64]) -> ScoreTable:
         """Return the rows where `keep` is true, or those at its places."""
         kept = {name: values[keep] for name, values in self._columns.items()}
-        return replace(self, rows=self.rows.take(keep), **kept)
+        return replace(self, places=self.places[keep], **kept)
 
     @property
     def _columns(self) -> dict[str, Any]:
@@ -178,21 +168,21 @@ class ScoreTable:
             raise TableError(
                 [
                     f"{self.path} has no outcome column; its columns are "
-                    f"{', '.join(self.found[:12])}. Name the one with 0 and 1 with --columns "
-                    "outcome=NAME."
+                    f"{self.table.listed}. Name the one with 0 and 1 with --columns outcome=NAME."
                 ],
-                likely_column("outcome", self.found),
+                likely_column("outcome", self.table.names),
             )
         missing = np.flatnonzero(self.outcomes < 0)
         if not missing.size:
             return self
+        first = int(self.places[missing[0]])
         rows = f"{missing.size:,} row{'s' * (missing.size > 1)}"
         if missing.size == len(self):
             raise InputError(f"{self.path} has no outcome in any row. Label its runs first.")
-        if not self.reading.settings.unlabelled:
+        if "unlabelled" not in self.reading:
             raise TableError(
                 [
-                    f"{self.path}, {self.rows.name(int(missing[0]))} has no outcome ({rows} in "
+                    f"{self.path}, {self.table.row(first)} has no outcome ({rows} in "
                     "all). Label each, or leave these rows out with --set unlabelled=drop."
                 ],
                 {"unlabelled": "drop"},
@@ -210,24 +200,23 @@ class ScoreTable:
 
     def file_columns(self) -> dict[str, NDArray[Any]]:
         """Return every column of the file in its order, and scores that were read as others."""
-        table = read_table(self.source, {name for name in self.found if name})
-        places = self.rows.numbers - 1
+        names = self.table.names
+        stored = read_table(self.source, {name for name in names if name}).columns
         # a frame may have columns whose names are no text
-        found = {name: table.columns[name][places] for name in self.found if name in table.columns}
-        if self.reading.lower_is_better or self.reading.score_scale == PERCENT:
-            return {**found, "score_used": self.scores}
-        return {**found, next(iter(self._called("score"))): self.scores}
+        found = {name: stored[name][self.places] for name in names if name in stored}
+        changed = self.reading.keys() & {"lower_is_better", "score_scale"}
+        name = "score_used" if changed else next(iter(self._called("score")))
+        return {**found, name: self.scores}
 
     @property
     def naming_columns(self) -> set[str]:
-        """The columns of the file that name tasks, runs, agents, groups and splits."""
-        return self._called("task", "id", "agent", "group", "split")
+        """The columns of the file that name tasks, runs, agents and splits."""
+        return self._called("task", "id", "agent", "split")
 
     def _called(self, *fields: str) -> set[str]:
         """Return what the file calls the columns of some fields."""
-        names = {**COLUMNS, **parse_columns(self.reading.columns)}
-        wanted = {names[one] for one in fields}
-        return set(matched([name for name in self.found if name], wanted).values())
+        names = {**COLUMNS, **parse_columns(self.reading.get("columns", ""))}
+        return set(matched(self.table.names, {names[one] for one in fields}).values())
 
     @property
     def alone(self) -> bool:
@@ -240,7 +229,9 @@ class ScoreTable:
         if self.trajectories is not None:
             return True
         alike = len(set(zip(self.tasks.tolist(), self.scores.tolist(), strict=True))) < len(self)
-        return len(self.found) > _LEAST_COLUMNS and alike and _rows_differ(self.file_columns())
+        return (
+            len(self.table.names) > _LEAST_COLUMNS and alike and _rows_differ(self.file_columns())
+        )
 
     def to_frame(self) -> pd.DataFrame:
         """Return the table as a frame, under the platform's own column names."""
@@ -262,7 +253,7 @@ def read_score_table(
     source: Any,
     reading: ReadingOptions | None = None,
     *,
-    fields: Collection[str] = _ALL_FIELDS,
+    fields: Collection[str] = tuple(_ATTRIBUTES),
 ) -> ScoreTable:
     """Read and check a score table.
 
@@ -278,57 +269,36 @@ def read_score_table(
     Raises
     ------
     InputError
-        Where anything can be read in two ways, or not at all: every such thing of the table.
+        Where anything can be read in two ways, or not at all: every such column of the table.
     """
     reading = reading or ReadingOptions()
-    named = {"task", "score", *reading.columns} - {"outcome"}
-    if reading.grouped is False:
-        fields = [one for one in fields if one != "group"]
-    elif reading.grouped and "outcome" in fields:
-        # decisions need no tasks
-        named.add("group")
-    read, found, there = _read(source, reading, fields, named & set(fields), unique=True)
-    scores, notes, scale, written = _scaled(read, there["score"], found.pop("score"), reading)
-    if (again := found.get("again")) is not None:
-        percentages = scale == PERCENT and PERCENT_SIGNS not in read.notes
-        again = again / 100 if percentages else again
-        found["again"] = -again if reading.lower_is_better else again
-    grouped, tasks = 0, found.pop("task", np.empty(0, dtype=np.object_))
-    if (groups := found.pop("group", None)) is not None and tasks.size:
-        grouped = _count_grouped(read.table, there["group"], tasks, groups)
-        notes.append(
-            f"{grouped} tasks in {len(set(groups))} groups of {there['group']!r}, each of which "
-            "counts as one task"
-        )
-        tasks = groups
-    if lower := reading.lower_is_better:
-        notes.append("lower scores as better")
+    needed = {"task", "score", *reading.columns} - {"outcome"}
+    read, found, there = _read(source, reading, fields, needed & set(fields), unique=True)
+    scores, notes, scale = _scaled(read, there["score"], found["score"], reading)
+    again = found.get("again")
+    if again is not None and scale == PERCENT:
+        again = again / 100
+    if reading.lower_is_better:
+        scores, notes = -scores, [*notes, "lower scores as better"]
+        again = None if again is None else -again
     return ScoreTable(
-        path=read.table.path,
-        source=source,
-        scores=-scores if lower else scores,
-        tasks=tasks,
-        rows=read.table.rows,
-        found=tuple(read.table.names),
-        read_as=(*read.table.read_as, *read.notes, *notes),
-        reading=ScoreReading(scale, lower, read.settings, written_columns(there), grouped),
-        written=written,
-        left_out=0,
-        **{_ATTRIBUTES[one]: values for one, values in found.items()},
+        source,
+        read.table,
+        np.arange(len(read.table)),
+        scores,
+        found.get("task", np.empty(0, dtype=np.object_)),
+        found.get("outcome"),
+        again,
+        found.get("id"),
+        found.get("agent"),
+        found.get("split"),
+        (*read.table.read_as, *read.notes, *notes),
+        reading.provenance(there, scale),
     )
 
 
-def _count_grouped(table: Table, column: str, tasks: Objects, groups: Objects) -> int:
-    """Return the number of tasks; refuse one that lies in two groups."""
-    group_of: dict[str, str] = {}
-    for place, (task, group) in enumerate(zip(tasks.tolist(), groups.tolist(), strict=True)):
-        if group_of.setdefault(task, group) != group:
-            raise InputError(
-                f"{table.path}, {table.rows.name(place)}, column {column!r}: task {shown(task)} "
-                f"is in the groups {shown(group_of[task])} and {shown(group)}. Give each task one "
-                "group."
-            )
-    return len(group_of)
+#: names of columns in tables of labels that are meant although they hold no word that tells
+_EXACT = {"id": "id", "outcome": "target"}
 
 
 class LabelRows(NamedTuple):
@@ -356,8 +326,9 @@ def read_labels(path: Path, reading: ReadingOptions | None = None) -> LabelRows:
         # names that are given may be those of the score table
         given = reading.columns.get(one, COLUMNS[one])
         if not matched(names, {given, (reading.remembered or {}).get(one, given)}):
-            plain = matched(names, {COLUMNS[one]})
-            meant |= {one: COLUMNS[one]} if plain else likely_column(one, names, meant.values())
+            exact = (*matched(names, {COLUMNS[one]}), *matched(names, {_EXACT.get(one, "")}))
+            likely = likely_column(one, names, meant.values())
+            meant |= {one: exact[0]} if exact else likely
     asked = replace(reading, columns={**reading.columns, **meant})
     read, found, there = _read(path, asked, fields, needed, unique=False)
     notes = (*renamed({COLUMNS[one]: name for one, name in meant.items()}), *read.notes)
@@ -403,56 +374,43 @@ def _read(
         # a later table may hold successes or failures alone
         "outcome": partial(read.outcomes, named=reading.remembered is None),
         "task": read.ids,
-        "id": partial(read.ids, unique=unique),
+        "id": read.unique_ids if unique else read.ids,
         "agent": read.names,
-        "group": read.ids,
         "split": read.names,
         "annotator": read.names,
     }
     order = counted("checking the columns", [one for one in readers if one in there])
     found = {one: readers[one](there[one]) for one in order}
-    # so that it counts only where all else is mended
-    mended = len(read.remedies) >= len(read.problems) > 0
-    if mended and "outcome" in fields and "outcome" not in there:
-        read.remedies |= read.likely("outcome")
+    if lacking and "outcome" in fields and "outcome" not in there:
+        read.remedies |= likely_column("outcome", table.names, table.columns)
     read.settle()
     return read, found, there
 
 
 def _scaled(
     read: ColumnReader, column: str, scores: Floats, reading: ReadingOptions
-) -> tuple[Floats, list[str], str, str]:
+) -> tuple[Floats, list[str], str]:
     """Bring scores to the scale that they are said to have.
 
-    Returns them with what was understood, the scale that a certificate keeps, and the scale on
-    which they seem to be written.
+    Returns them with what was understood, and the scale that a certificate keeps.
     """
-    asked = reading.score_scale
     low, high = np.nanmin(scores, initial=1), np.nanmax(scores, initial=0)
-    if asked == "probability" and (low < 0 or high > 100):
-        place = int(np.flatnonzero((scores < 0) | (scores > 100))[0])
-        read.refuse(
-            column,
-            [place],
-            f": {scores[place]:g} is neither a probability nor a percentage; leave score_scale "
-            "out, or correct the score.",
-        )
-        try:
-            read.settle()
-        except TableError as error:
-            raise ScoreScaleError(error.problems, error.options) from None
-    # ends of scales on which scores are given that are neither probabilities nor log-odds
-    ends = (end for end in (10, 100) if low >= 0 and 1 < high <= end)
-    written = next((f"0 to {end}" for end in ends), "")
-    if written and asked == "probability":
-        return scores / 100, ["scores in percent, divided by 100"], PERCENT, written
-    notes = []
-    if written and asked is None:
-        notes = [
-            f"scores up to {high:g} as they are (--set score_scale=probability takes them for "
-            "percentages)"
-        ]
-    return scores, notes, PERCENT if PERCENT_SIGNS in read.notes else written, written
+    if reading.score_scale == "probability":
+        # 8.7 of a hundred and of ten look alike
+        if low < 0 or high > 100 or 1 < high <= 10:
+            place = int(np.nanargmin(scores) if low < 0 else np.nanargmax(scores))
+            problem = (
+                f": {scores[place]:g} is neither a probability nor a percentage. Leave "
+                "score_scale out, or correct the score."
+            )
+            read.refuse(column, [place], problem)
+            raise ScoreScaleError(read.problems, {})
+        if high > 1:
+            return scores / 100, ["scores in percent, divided by 100"], PERCENT
+    if reading.score_scale is None and low >= 0 and 1 < high <= 100:
+        percent = "--set score_scale=probability takes them for percentages"
+        return scores, [f"scores up to {high:g} as they are ({percent})"], ""
+    return scores, [], ""
 
 
 NOT_STATED = {
@@ -473,18 +431,13 @@ _AUDIT_SAMPLE = {
 
 def require_audit_sample(path: Path) -> bool:
     """Refuse labels that are no audit sample; return whether the table says where they are from."""
-    read = ColumnReader(read_table(path, _AUDIT_SAMPLE.keys()))
-    for name in read.table.columns:
-        values = read.table.values(name)
-        words = [str(value).strip().lower().replace(" ", "_").replace("-", "_") for value in values]
-        other = [place for place, word in enumerate(words) if word not in _AUDIT_SAMPLE[name]]
-        if other:
-            read.refuse(
-                name,
-                other[:1],
-                f": {shown(values[other[0]])} is no audit sample ({len(other)} of {len(values)} "
-                "rows are none). Labels from the review queue are of what the judge could not "
-                "decide. Give only tasks drawn at random before scoring, with all their attempts.",
-            )
-    read.settle()
-    return bool(read.table.columns)
+    table = read_table(path, _AUDIT_SAMPLE.keys())
+    for name in table.columns:
+        for place, value in enumerate(table.values(name)):
+            if re.sub("[ -]", "_", str(value).strip().lower()) not in _AUDIT_SAMPLE[name]:
+                raise InputError(
+                    f"{path}, {table.row(place)}, column {name!r}: {shown(value)} is no audit "
+                    "sample. Labels from the review queue are of what the judge could not decide. "
+                    "Give only tasks drawn at random before scoring, with all their attempts."
+                )
+    return bool(table.columns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,10 +23,11 @@ COLUMNS: Final[Mapping[str, str]] = {
     "outcome": "outcome",
     "id": "trajectory_id",
     "agent": "agent",
-    "group": "group",
     "split": "split",
     "annotator": "annotator",
 }
+#: the scale of scores that were divided by 100
+PERCENT: Final = "percent"
 # a name may hold commas: the next column begins where its field is named
 _NEXT = re.compile(rf",(?=(?:{'|'.join(COLUMNS)})=)")
 _OUTCOME = {"success", "failure", "threshold"}
@@ -98,13 +99,8 @@ class TableSettings:
         """Read settings by name; what is None is not given. InputError names what is wrong."""
         if unknown := sorted(given.keys() - _READERS.keys()):
             raise unknown_setting(unknown[0], _READERS)
-        found = cls(
-            **{
-                name: _READERS[name](name, value)
-                for name, value in given.items()
-                if value is not None
-            }
-        )
+        said = {name: value for name, value in given.items() if value is not None}
+        found = cls(**{name: _READERS[name](name, value) for name, value in said.items()})
         if found.threshold is not None and (found.success or found.failure):
             raise InputError(
                 "threshold is for outcomes that are numbers, success and failure are for words. "
@@ -133,14 +129,10 @@ class TableSettings:
     def provenance(self) -> dict[str, str]:
         """Return the settings that are given, as text; `of` reads them again."""
         return {
-            name: _text(value) for name, value in vars(self).items() if value not in ((), None, "")
+            name: ",".join(value) if isinstance(value, tuple) else str(value).removesuffix(".0")
+            for name, value in vars(self).items()
+            if value not in ((), None, "")
         }
-
-
-def _text(value: tuple[str, ...] | float | str) -> str:
-    if isinstance(value, tuple):
-        return ",".join(value)
-    return str(value).removesuffix(".0")
 
 
 def words_of(name: str, value: Any) -> tuple[str, ...]:
@@ -174,58 +166,12 @@ _READERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "threshold": _number,
     **dict.fromkeys(("unlabelled", "ids"), _word),
 }
+_READING = (*_READERS, "columns", "score_scale", "lower_is_better")
 
 
-PERCENT: Final = "percent"
-
-
-@dataclass(frozen=True)
-class ScoreReading:
-    """How a table was read where that is not as it is written."""
-
-    # percent (divided by 100), or the scale of scores that are as they are written: 0 to 10
-    score_scale: str = ""
-    lower_is_better: bool = False
-    settings: TableSettings = field(default_factory=TableSettings)
-    # as `written_columns` has them
-    columns: str = ""
-    # number of tasks that were joined to groups; 0 where tasks are as they are
-    grouped: int = 0
-
-    @classmethod
-    def of_provenance(cls, provenance: Mapping[str, str]) -> ScoreReading:
-        """Return how the table of a certificate was read."""
-        names = [entry.name for entry in fields(TableSettings)]
-        settings = TableSettings.of({name: provenance.get(name) for name in names})
-        parse_columns(columns := provenance.get("columns", ""))
-        lower = provenance.get("lower_is_better") == "true"
-        grouped = provenance.get("grouped", "0")
-        if not grouped.isdecimal():
-            raise InputError(f"provenance.grouped is {grouped!r}; it is a number of tasks.")
-        return cls(provenance.get("score_scale", ""), lower, settings, columns, int(grouped))
-
-    def provenance(self) -> dict[str, str]:
-        """Return what a certificate says of it: nothing where it is read as it is written."""
-        said = {
-            "score_scale": self.score_scale,
-            "lower_is_better": "true" if self.lower_is_better else "",
-            **self.settings.provenance(),
-            "columns": self.columns,
-            "grouped": str(self.grouped or ""),
-        }
-        return {name: words for name, words in said.items() if words}
-
-    @property
-    def words(self) -> str:
-        """Say what the scores are."""
-        return scale_words(self.score_scale) or "probabilities or log-odds"
-
-
-def scale_words(scale: str) -> str:
-    """Say what the scores of a scale are; "" where it is none of grades or percentages."""
-    if scale == PERCENT:
-        return "percentages"
-    return f"scores from {scale}" if scale else ""
+def reading_of(provenance: Mapping[str, str]) -> dict[str, str]:
+    """Return what a provenance says of the way in which its table was read."""
+    return {name: provenance[name] for name in _READING if name in provenance}
 
 
 @dataclass(frozen=True)
@@ -234,7 +180,8 @@ class IssuedReading:
 
     # what the certificate is called in messages
     name: str
-    reading: ScoreReading
+    # as `reading_of` returns it
+    reading: Mapping[str, str]
     scores: ScoreRange | None = None
     verb: str = "was issued on"
 
@@ -242,14 +189,13 @@ class IssuedReading:
     def of(cls, name: Path | str, certificates: Iterable[Certificate]) -> IssuedReading:
         """Return the reading of certificates of one table."""
         given = list(certificates)
-        readings = {ScoreReading.of_provenance(item.provenance) for item in given}
-        if len(readings) > 1:
+        first = reading_of(given[0].provenance)
+        if any(reading_of(item.provenance) != first for item in given):
             raise InputError(
                 f"{name} holds certificates of scores that were read in different ways; choose one "
                 "by --side, --alpha and --procedure."
             )
-        scores = given[0].inputs.get("scores") if given else None
-        return cls(str(name), next(iter(readings), ScoreReading()), scores)
+        return cls(str(name), first, given[0].inputs.get("scores"))
 
 
 @dataclass(frozen=True)
@@ -273,9 +219,6 @@ class ReadingOptions:
     remembered
         What the columns of an earlier table were called. Where a table lacks such a column, it has
         the name that it has in most tables.
-    grouped
-        Whether tasks are joined to the groups of a column, which a table must have then. By default
-        they are where it has one.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -284,7 +227,16 @@ class ReadingOptions:
     score_scale: str | None = None
     issued: IssuedReading | None = None
     remembered: Mapping[str, str] | None = None
-    grouped: bool | None = None
+
+    def provenance(self, named: Mapping[str, str], scale: str) -> dict[str, str]:
+        """Return what a certificate says of a table that was read so: nothing of a plain one."""
+        said = {
+            "score_scale": scale,
+            "lower_is_better": "true" if self.lower_is_better else "",
+            **self.settings.provenance(),
+            "columns": written_columns(named),
+        }
+        return {name: words for name, words in said.items() if words}
 
     def as_issued(self, name: Path | str, certificates: Iterable[Certificate]) -> ReadingOptions:
         """Return options that read scores as those of certificates were; refuse others."""
@@ -292,30 +244,31 @@ class ReadingOptions:
 
     def under(self, issued: IssuedReading) -> ReadingOptions:
         """Return options that read tables as others were read; refuse options that contradict."""
-        reading, asked = issued.reading, self.score_scale
-        contrary = {PERCENT: "log-odds", "": None}.get(reading.score_scale, "probability")
-        if asked is not None and asked == contrary:
-            raise InputError(
-                f"{issued.name} was issued on {reading.words}, which --set score_scale={asked} "
-                "would read in another way; leave it out."
+        known, asked, found = issued.reading, self.score_scale, issued.scores
+        percent, lower = known.get("score_scale") == PERCENT, known.get("lower_is_better") == "true"
+        if asked == "log-odds" and percent:
+            raise _contradicted(issued, "percentages", "score_scale=log-odds")
+        if asked == "probability" and found and max(-found["low"], found["high"]) > 1:
+            words = f"scores from {found['low']:.4g} to {found['high']:.4g}"
+            raise _contradicted(issued, words, "score_scale=probability")
+        if self.lower_is_better and not lower:
+            raise _contradicted(
+                issued, "scores of which higher ones are better", "lower_is_better=true"
             )
-        if self.lower_is_better and not reading.lower_is_better:
-            raise InputError(
-                f"{issued.name} was issued on scores of which higher ones are better; leave "
-                "--set lower_is_better=true out, or issue it again with it."
-            )
-        if "group" in self.columns and not reading.grouped:
-            raise InputError(
-                f"{issued.name} was issued on tasks, not on groups of them. Leave "
-                f"--columns group={self.columns['group']} out, or issue it again with it."
-            )
+        settings = TableSettings.of({name: known.get(name) for name in _READERS})
         return ReadingOptions(
             self.columns,
-            self.settings.under(reading.settings, issued.name),
-            reading.lower_is_better,
-            "probability" if reading.score_scale == PERCENT else asked,
+            self.settings.under(settings, issued.name),
+            lower,
+            "probability" if percent else asked,
             # there is no doubt where it is said which scale scores are on
             issued if asked is None else None,
-            parse_columns(reading.columns),
-            reading.grouped > 0,
+            parse_columns(known.get("columns", "")),
         )
+
+
+def _contradicted(issued: IssuedReading, words: str, option: str) -> InputError:
+    return InputError(
+        f"{issued.name} {issued.verb} {words}, which --set {option} contradicts. Leave "
+        f"--set {option} out."
+    )

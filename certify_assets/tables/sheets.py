@@ -11,7 +11,6 @@ from typing import IO, Any
 
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.tables.table import first_line, matched, nothing_in, refuse_repeated
-from certify_assets.work import counted
 
 # of all parts of a workbook when they are unpacked: a million rows of a score table take 200 MB
 _MOST_BYTES = 1 << 30
@@ -31,7 +30,7 @@ class Sheet:
         return f"Excel workbook, sheet {self.title!r}"
 
 
-def find_sheet(path: Path | str, source: Path | IO[bytes], wanted: AbstractSet[str]) -> Sheet:
+def find_sheet(path: Path | str, source: IO[bytes], wanted: AbstractSet[str]) -> Sheet:
     """Return the one sheet of a workbook that has most of the wanted columns."""
     try:
         _refuse_large(path, source)
@@ -48,32 +47,37 @@ def find_sheet(path: Path | str, source: Path | IO[bytes], wanted: AbstractSet[s
     best = [sheet for sheet, count in counts.items() if count == max(counts.values())]
     if not best:
         raise nothing_in(path)
-    sheet = best[0]
     if len(best) > 1:
         titles = ", ".join(repr(sheet.title) for sheet in best)
         raise InputError(
             f"{path} has the table in several sheets ({titles}); keep one of them, or save it as "
             "CSV."
         )
+    sheet = best[0]
     refuse_repeated(path, [name for name in sheet.header if name])
-    places = [sheet.header.index(name) for name in matched(sheet.header, wanted).values()]
-    empty = [
-        (line, place) for line, cells in sheet.rows for place in places if cells[place] is None
-    ]
-    if empty:
-        # other programs write formulas without a value, which read as empty
-        written = next(one for one in _sheets(source, values=False) if one.title == sheet.title)
-        rows = dict(written.rows)
-        for line, place in empty:
-            if rows[line][place] is not None:
-                raise InputError(
-                    f"{path}, line {line}, column {sheet.header[place]!r}: the formula has no "
-                    "value yet; open the workbook, calculate and save it, or save the sheet as CSV."
-                )
+    _refuse_uncalculated(path, source, sheet, [*matched(sheet.header, wanted).values()])
     return sheet
 
 
-def _refuse_large(path: Path | str, source: Path | IO[bytes]) -> None:
+def _refuse_uncalculated(
+    path: Path | str, source: IO[bytes], sheet: Sheet, columns: list[str]
+) -> None:
+    """Refuse formulas without a value, as programs other than Excel write them: they read empty."""
+    places = [sheet.header.index(name) for name in columns]
+    empty = [(row, place) for row in sheet.rows for place in places if row[1][place] is None]
+    if not empty:
+        return
+    written = next(one for one in _sheets(source, values=False) if one.title == sheet.title)
+    rows = dict(written.rows)
+    for (line, _), place in empty:
+        if rows[line][place] is not None:
+            raise InputError(
+                f"{path}, line {line}, column {sheet.header[place]!r}: the formula has no value "
+                "yet; open the workbook, calculate and save it, or save the sheet as CSV."
+            )
+
+
+def _refuse_large(path: Path | str, source: IO[bytes]) -> None:
     with zipfile.ZipFile(source) as archive:
         size = sum(part.file_size for part in archive.infolist())
     if size > _MOST_BYTES:
@@ -83,7 +87,7 @@ def _refuse_large(path: Path | str, source: Path | IO[bytes]) -> None:
         )
 
 
-def _sheets(source: Path | IO[bytes], *, values: bool) -> list[Sheet]:
+def _sheets(source: IO[bytes], *, values: bool) -> list[Sheet]:
     """Read all sheets: the values of their formulas, or what is written."""
     from openpyxl import load_workbook
 
@@ -98,10 +102,9 @@ def _sheets(source: Path | IO[bytes], *, values: bool) -> list[Sheet]:
 
 def _sheet(sheet: Any) -> Sheet:
     """Return the rows that hold values, the first as the header."""
-    rows = counted(f"reading sheet {sheet.title}", sheet.values, sheet.max_row or 0)
     filled = [
         (line, list(cells))
-        for line, cells in enumerate(rows, 1)
+        for line, cells in enumerate(sheet.values, 1)
         if any(cell is not None and str(cell).strip() for cell in cells)
     ]
     header = ["" if name is None else str(name) for name in filled.pop(0)[1]] if filled else []

@@ -20,31 +20,6 @@ from certify_assets.errors import InputError
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Places of rows in their file."""
-
-    # the first data row is 1
-    numbers: Integers
-    # that the rows begin on: headers, blank lines and fields of several lines shift them
-    lines: Integers
-
-    @classmethod
-    def on(cls, lines: Iterable[int]) -> Rows:
-        """Return rows in the order of a file, and the lines that they begin on."""
-        found = np.fromiter(lines, dtype=np.int64)
-        return cls(np.arange(1, found.size + 1), found)
-
-    def name(self, index: int) -> str:
-        """Name a row as a reader finds it."""
-        number, line = self.numbers[index], self.lines[index]
-        return f"row {number}" if line == number else f"row {number} (line {line})"
-
-    def take(self, keep: NDArray[np.bool_ | np.int64]) -> Rows:
-        """Return some of the rows."""
-        return Rows(self.numbers[keep], self.lines[keep])
-
-
-@dataclass(frozen=True)
 class Table:
     """The wanted columns of a file or of a frame.
 
@@ -57,6 +32,8 @@ class Table:
     columns
         Those that were wanted and are there, by their wanted names: numbers as they are stored,
         other values as objects.
+    lines
+        That the rows begin on: headers, blank lines and fields of several lines shift them.
     read_as
         What was understood that a table usually does not need: separators, encodings, names.
     """
@@ -64,11 +41,16 @@ class Table:
     path: Path
     names: list[str]
     columns: Mapping[str, NDArray[Any]]
-    rows: Rows
+    lines: Integers
     read_as: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        return int(self.rows.numbers.size)
+        return int(self.lines.size)
+
+    def row(self, place: int) -> str:
+        """Name a row by its number, from 1, and its line where that is another number."""
+        number, line = place + 1, self.lines[place]
+        return f"row {number}" if line == number else f"row {number} (line {line})"
 
     @property
     def listed(self) -> str:
@@ -98,21 +80,19 @@ class ScoreScaleError(TableError):
 
 #: words in the names of columns that may be meant, the likelier first
 _LIKELY = {
-    "task": ("task", "problem", "instance", "question", "item", "case", "scenario", "example"),
-    "score": ("score", "prob", "logit", "confidence", "grade", "rating"),
+    "task": ("task", "problem", "instance", "question", "case", "example"),
+    "score": ("score", "prob", "confidence", "rating"),
     "outcome": ("outcome", "label", "success", "pass", "resolved", "correct", "solved", "verdict"),
     "id": ("trajectory", "run", "trace"),
     "agent": ("agent", "model"),
     "annotator": ("annotator", "reviewer", "rater"),
-    "group": ("group", "template", "repository"),
-    "split": ("split", "partition"),
-    "text": ("text", "transcript", "trajectory", "trace", "messages", "log", "output"),
+    "text": ("text", "transcript", "trajectory", "messages", "log"),
 }
 
 
 def likely_column(kind: str, found: Sequence[str], taken: Collection[str] = ()) -> dict[str, str]:
     """Return the one column that may be meant by a kind, under that kind, if there is one."""
-    for word in _LIKELY[kind]:
+    for word in _LIKELY.get(kind, ()):
         named = [name for name in found if word in name.lower() and name not in taken]
         if named:
             return {kind: named[0]} if len(named) == 1 else {}

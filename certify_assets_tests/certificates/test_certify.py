@@ -163,7 +163,7 @@ def test_findings_of_the_table() -> None:
     squeezed = np.clip(np.round(scores), -2, 2)
     squeezed[:4] = np.nan
     found = certify(squeezed, outcomes, tasks, procedure="guarded_taskboot")
-    assert {"unscored_rows", "few_tasks", "tied_grid"} <= set(codes(found))
+    assert {"unscored_rows", "few_tasks"} <= set(codes(found))
     assert found.inputs["rows"] == scores.size and found.trajectories == scores.size - 4
 
 

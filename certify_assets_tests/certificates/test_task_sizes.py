@@ -147,9 +147,9 @@ def test_a_certificate_with_a_charge() -> None:
     assert verify(found.to_json(), *CAL, pool=pool) is None
     assert certify(*CAL, pool=even).coverage > found.coverage
     curve = threshold_curve(*CAL, pool=pool)
-    place = np.flatnonzero(curve.passed_bootstrap)[-1]
+    place = np.flatnonzero(curve.tail <= curve.level)[-1]
     assert curve.thresholds[place] == found.threshold and curve.tail[place] <= curve.level
-    assert np.array_equal(curve.bootstrap_upper <= 0.1, curve.passed_bootstrap)
+    assert np.array_equal(curve.bootstrap_upper <= 0.1, curve.tail <= curve.level)
 
 
 @dataclass(frozen=True)

@@ -103,6 +103,7 @@ def test_a_certificate_alone_means_its_threshold(call: Call, tables: Path) -> No
     [
         (lambda text: text.replace("\n2,", "\n2,x", 1), "was edited"),
         (lambda text: text.replace(",3,", ",4,"), "was edited"),
+        (lambda text: text.replace(",3,", ",4,", 1), "one seed"),
         (lambda text: re.sub("[0-9a-f]{64}", "0" * 64, text), "another batch or plan"),
         (lambda text: text.replace("order,", "number,", 1), "has the columns"),
     ],

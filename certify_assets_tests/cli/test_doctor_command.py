@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from certify_assets.doctor import diagnose
+from certify_assets.reports.label_page import RunToLabel, label_page
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.corpora.builders import write_json
 from certify_assets_tests.corpora.formats.promptfoo import result
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 Make = Callable[..., Path]
 
@@ -61,7 +67,7 @@ def test_a_table_with_labels_gets_a_certificate(call: Call, table: Make) -> None
     lines = answer.out.splitlines()
     assert answer.code == 0 and len(lines) <= 20
     assert "320 runs of 80 tasks (4 of each task)" in lines[0]
-    assert "320 of 320 runs have a label" in lines[1]
+    assert "labelled: 320 of 320 runs" in lines[1]
     found = call(f"doctor {path} --json").json
     assert found["answer"] == "certificate" and found["to_label"] is None
     assert found["found"]["attempts"] == {"least": 4, "median": 4, "most": 4}
@@ -184,6 +190,24 @@ def test_a_log_is_certified_where_it_is(call: Call, table: Make) -> None:
     assert wrong.code == 2 and "holds no judge 'tone'; it holds equals, judge" in wrong.err
 
 
+def test_words_of_a_truth_are_read_as_a_whole(call: Call, table: Make) -> None:
+    words = ("pass", "needs work", "fail")
+    results = [result(f"t{number}", 0, passed=True, judge=0.5) for number in range(30)]
+    for number, one in enumerate(results):
+        one["gradingResult"]["componentResults"][0] |= {
+            "pass": words[number % 3],
+            "assertion": {"type": "human"},
+        }
+    write_json(Path("results.json"), {"results": {"version": 3, "results": results}})
+    asked = call("doctor results.json")
+    assert asked.code == 2 and "Name the successes among 'fail', 'needs work', 'pass'" in asked.err
+    settled = call("doctor results.json --set success=pass --json").json
+    assert settled["judges"][0]["labelled"] == 30
+    assert call("certificate results.json --set success=pass --json").json["certificates"][0][
+        "success_rate"
+    ] == pytest.approx(1 / 3)
+
+
 def test_what_cannot_be_settled_is_asked(call: Call, table: Make) -> None:
     twice = table("twice.csv", lambda frame: frame.drop(columns="outcome").assign(passed=1, gold=1))
     asked = call(f"doctor {twice}")
@@ -216,3 +240,84 @@ def test_python_gives_the_same_answer(table: Make) -> None:
     found = diagnose([table()])
     assert found.answer == "certificate" and found.best is not None
     assert found.best.name == "score" and found.best.decided[0] > 0.5
+
+
+def test_runs_of_a_log_are_labelled_on_a_page_or_in_label_studio(call: Call, table: Make) -> None:
+    results = [
+        result(row.task_id, number, passed=True, judge=row.score, canary="<script>secret")
+        for number, row in enumerate(rows(attempts=1).itertuples())
+    ]
+    for one in results:
+        one["response"]["output"] = "</pre><script>alert(1)</script>"
+        one["gradingResult"]["componentResults"].pop(0)
+    write_json(Path("results.json"), {"results": {"version": 3, "results": results}})
+    answer = call("doctor results.json --out to_label.html")
+    assert answer.code == 3 and "download to_label.csv" in answer.out
+    assert (
+        "next: certify certificate results.json --judge judge --sample to_label.csv" in answer.out
+    )
+    page = Path("to_label.html").read_text("utf-8")
+    # scripts of the runs are text, and nothing tells what the judge says
+    assert page.count("<script>") == 1 and "&lt;script&gt;alert(1)" in page
+    assert page.count('class="card run"') == 80 and "secret" not in page
+    assert call("doctor results.json --out tasks.json").code == 3
+    tasks = json.loads(Path("tasks.json").read_text("utf-8"))
+    assert len(tasks) == 80 and tasks[0]["data"].keys() == {
+        "trajectory_id",
+        "batch",
+        "drawn_by",
+        "run",
+    }
+    # what both give back is the file of the draw
+    labelled = pd.DataFrame([task["data"] for task in tasks]).drop(columns="run")
+    labelled.assign(outcome=1).to_csv("to_label.csv", index=False)
+    assert call("certificate results.json --sample to_label.csv").code in (0, 3)
+
+
+def test_runs_of_a_scan_are_labelled_in_scout_view(call: Call, table: Make) -> None:
+    frame = rows(attempts=1)
+    about = {
+        "transcript_id": frame["trajectory_id"],
+        "transcript_task_set": "sums",
+        "transcript_task_id": frame["task_id"],
+        "transcript_model": "m",
+        "transcript_success": None,
+        "input_type": "transcript",
+        "value": frame["score"].astype(str),
+        "value_type": "number",
+        "validation_target": None,
+    }
+    Path("scan").mkdir()
+    Path("scan/_scan.json").write_text("{}", "utf-8")
+    pd.DataFrame(about).to_parquet("scan/judge.parquet")
+    answer = call("doctor scan")
+    assert answer.code == 3 and "results of Inspect Scout: 80 runs" in answer.out
+    sheet, known = pd.read_csv("validation.csv"), frame.set_index("trajectory_id")["outcome"]
+    targets = sheet["id"].map(known).map({1: "true", 0: "false"})
+    sheet.assign(target=targets).to_csv("validation.csv", index=False)
+    followed(call, answer.out)
+
+
+@pytest.mark.slow
+def test_labels_of_the_page_are_kept_and_downloaded(browser: Browser, tmp_path: Path) -> None:
+    columns = {
+        "batch": ["1", "2"],
+        "trajectory_id": ['r"1', "</section>,2"],
+        "task_id": ["t", "t"],
+        "drawn_by": ["seed=1", "seed=1"],
+    }
+    runs = RunToLabel.of(columns, {'r"1': "<b>said</b>"})
+    (tmp_path / "page.html").write_text(label_page(runs, title="2 runs", file="l.csv"), "utf-8")
+    page = browser.new_page(viewport={"width": 360, "height": 740})
+    page.goto((tmp_path / "page.html").as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.locator(".run input[value='unclear']").nth(1).check()
+    page.reload()
+    assert page.locator("#done").inner_text() == "1 of 2 labelled"
+    page.locator(".run input[value='1']").first.check()
+    with page.expect_download() as download:
+        page.click("#save")
+    labelled = pd.read_csv(download.value.path(), dtype=str)
+    assert labelled["trajectory_id"].tolist() == columns["trajectory_id"]
+    assert labelled["outcome"].tolist() == ["1", "unclear"]
+    assert download.value.suggested_filename == "l.csv"

@@ -1,15 +1,19 @@
 """Certificates in Inspect AI: its logs as score tables, the scorer, and verdicts written back."""
 
+import asyncio
 import json
 import math
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from certify_assets.corpora.judged import read_judged
+from certify_assets.errors import InputError
+from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.corpora.inspect_logs import SAMPLES, evaluate, inspect
 
@@ -34,7 +38,7 @@ def scored(path: Path) -> tuple[Mapping[str, Any], dict[str, float]]:
 @pytest.mark.slow
 def test_scorer_and_command_decide_a_real_log_alike(call: Call, tmp_path: Path) -> None:
     log, issued = evaluate(tmp_path), tmp_path / "certificate.json"
-    frame = read_judged([log]).frame.set_index("trajectory_id")
+    frame = read_judged([log]).source.set_index("trajectory_id")
     assert len(frame) == 2 * SAMPLES and frame.index.is_unique
     assert set(frame["task_id"]) == {f"sums/sum-{number}" for number in range(SAMPLES)}
     named = "score=judge,outcome=includes"
@@ -82,6 +86,32 @@ def test_scorer_and_command_decide_a_real_log_alike(call: Call, tmp_path: Path) 
                 (edit,) = scores[run].history
                 assert edit.provenance.author.startswith("certify_assets ")
                 assert edit.provenance.metadata["certificate_sha256"] == hashes
+
+
+def test_scorer_reads_scores_as_a_table_does(call: Call, tmp_path: Path) -> None:
+    from inspect_ai.scorer import Score
+
+    from certify_assets.inspect_scorer import certified
+
+    frame, issued = score_rows(tasks=80, attempts=6, seed=3), tmp_path / "certificate.json"
+    frame.to_csv(tmp_path / "scores.csv", index=False)
+    assert call("certificate", tmp_path / "scores.csv", "--out", issued).code == 0
+
+    def scored(value: Any, **options: Any) -> Any:
+        scores = {"judge": Score(value=value), "certified": Score(value="C")}
+        state: Any = SimpleNamespace(sample_id=1, scores=scores)
+        target: Any = None
+        return asyncio.run(certified(str(issued), **options)(state, target))
+
+    low, high = float(frame["score"].min()), float(frame["score"].max())
+    assert scored(low, judge="judge").value == {"certified": "I", "decided": 1}
+    found = scored({"sure": high, "other": low}, judge="judge/sure")
+    assert found.metadata["decision"] in ("release", "human")
+    assert scored(math.nan, judge="judge").reason == "unscored"
+    with pytest.raises(InputError, match=r"no score 'score'; it has judge"):
+        scored(low)
+    with pytest.raises(InputError, match="does not exist"):
+        certified(str(tmp_path / "none.json"))
 
 
 def test_what_is_no_log_is_refused(call: Call, tmp_path: Path) -> None:

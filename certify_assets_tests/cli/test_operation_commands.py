@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
-from certify_assets.cli.recertify import lost_sides
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batches import ready_batches, received
@@ -202,12 +200,3 @@ def test_an_ingest_says_how_the_draw_of_its_batch_is_going(
         f"of {len(audit.wanted)} runs of its draw are settled (`certify review queue c`)"
         in found.out
     )
-
-
-def test_a_recertification_says_which_side_it_no_longer_decides() -> None:
-    both = SimpleNamespace(corpus="c", judge="j", number=2, alpha={"reject": 0.2, "release": 0.1})
-    one = SimpleNamespace(corpus="c", judge="j", number=3, alpha={"reject": 0.2})
-    (said,) = lost_sides(both, one)  # type: ignore[arg-type]
-    assert said.startswith("auto-pass is not decided any longer: at 10.0 % the recertification")
-    assert "`certify ops rollback c 2`" in said
-    assert lost_sides(one, both) == lost_sides(None, one) == []  # type: ignore[arg-type]

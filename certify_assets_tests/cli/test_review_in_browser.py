@@ -129,7 +129,7 @@ def test_the_pages_fit_wide_screen_phone_and_paper(
 ) -> None:
     for line, width in enumerate((1280, 420), 3):
         pictures = look(browser, server, tmp_path, width, line)
-        assert len(pictures) == 3
+        assert len(pictures) == 2
         assert_painted(pictures[0])
 
 

@@ -58,7 +58,7 @@ def test_results_of_promptfoo(tmp_path: Path) -> None:
     for name in ("out.json", "out.jsonl"):
         found = read_judged([tmp_path / name])
         assert found.kinds == {"contains": "truth", "judge": "judge"}
-        frame = found.frame.sort_values("task_id")
+        frame = found.source.sort_values("task_id")
         assert frame["task_id"].tolist() == ["no", "no", "yes please", "yes please"]
         assert frame["judge"].tolist() == [0.1, 0.1, 0.5, 0.5]
         assert frame["contains"].tolist() == [0, 0, 1, 1]
@@ -99,7 +99,7 @@ def test_results_of_deepeval(tmp_path: Path) -> None:
     for name in ("results", "dumped.json"):
         found = read_judged([tmp_path / name])
         assert found.kinds == {"Length judge": "judge"}
-        assert sorted(found.frame["Length judge"]) == [0.1, 0.3, 0.5, 0.7]
+        assert sorted(found.source["Length judge"]) == [0.1, 0.3, 0.5, 0.7]
         corpus = import_corpus(tmp_path / name, name="c").frame
         assert corpus["task_id"].nunique() == 2 and corpus["outcome"].sum() == 2
 
@@ -134,7 +134,7 @@ def test_samples_of_lm_evaluation_harness(tmp_path: Path) -> None:
     run(tmp_path, command, *words, "--log_samples", "--output_path", "out")
     found = read_judged([tmp_path / "out"])
     assert found.kinds == {"acc": "truth", "exact_match": "truth"}
-    frame = found.frame.set_index("task_id")
+    frame = found.source.set_index("task_id")
     # the dummy model says lol
     assert frame["exact_match"].dropna().to_dict() == {"said/0": 1.0, "said/1": 0.0}
     corpus = import_corpus(tmp_path / "out", name="c").frame.set_index("task_id")

@@ -1,6 +1,7 @@
 """MLflow traces: files in every shape, and a real server with real runs, out and back in."""
 
 import json
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ import pytest
 
 from certify_assets.cli import main
 from certify_assets.corpora.formats.mlflow_server import TraceVerdict, log_verdicts
+from certify_assets.corpora.judged import read_judged
 from certify_assets.errors import InputError
 from certify_assets.storage.urls import file_system, local_copies
 from certify_assets_tests.corpora.builders import from_frame, reader, write_json, write_lines
 from certify_assets_tests.corpora.formats.mlflow import columns, feedback, row, trace
-from certify_assets_tests.corpora.mlflow_server import log_runs, mlflow_server
+from certify_assets_tests.corpora.mlflow_server import log_runs, mlflow_server, tracking_to
 from certify_assets_tests.corpora.test_otlp import assert_the_same
 from certify_assets_tests.corpora.traces import small_run
 
@@ -69,6 +71,42 @@ def test_overridden_failed_and_expected_values_are_no_labels(tmp_path: Path) -> 
         read(path, label="gold")
 
 
+def judged(path: Path, *, spans: bool = True, tag: str = "task_id") -> Path:
+    """Write traces with a score of a judge and a label of a person under one name."""
+    made = []
+    for number, run in enumerate(RUNS):
+        one = trace(run, number)
+        tags = one["info"]["tags"]
+        tags[tag] = tags.pop("task_id")
+        by_judge = feedback("correct", number / 4, "LLM_JUDGE")
+        by_code = feedback("length", number, "CODE")
+        one["info"]["assessments"] = [by_judge, feedback("correct", number > 1), by_code]
+        if not spans:
+            one["data"]["spans"] = []
+            one["info"]["request_preview"] = f"question {number // 2}"
+        made.append(one)
+    return write_lines(path, made)
+
+
+@pytest.mark.parametrize("tag", ["task_id", "dataset_record_id", "note"])
+@pytest.mark.parametrize("spans", [True, False])
+def test_a_judge_and_people_under_one_name_are_score_and_truth(
+    tag: str, spans: bool, tmp_path: Path
+) -> None:
+    runs = read_judged([judged(tmp_path / "t.jsonl", spans=spans, tag=tag)])
+    score, truth = runs.named("judge", "correct"), runs.named("truth", "correct")
+    assert (score, truth) == ("correct (judge)", "correct (human)")
+    frame = runs.source.sort_values("trajectory_id")
+    assert frame[score].tolist() == [0, 0.25, 0.5, 0.75]
+    assert frame[truth].tolist() == [0, 0, 1, 1]
+    if tag != "note":
+        assert frame["task_id"].tolist() == [run.task for run in RUNS]
+    elif not spans:
+        # one record of a dataset has one input
+        tasks = frame["task_id"].tolist()
+        assert tasks[0] == tasks[1] != tasks[2] == tasks[3]
+
+
 @pytest.mark.parametrize(
     ("url", "address", "name"),
     [
@@ -119,10 +157,42 @@ def test_real_runs_of_a_real_server_come_back_and_are_assessed_once(
         assert imported.label_facts == {"labels_from_human": len(runs)}
         assert_the_same(from_frame(imported.frame), runs)
         assert_refused(f"mlflow+{address}/others", "has no experiment 'others'")
+        check_judged(address, tmp_path, capsys)
         check_verdicts(address, ids)
         check_decide(address, ids, tmp_path, capsys)
     gone = r"did not answer as it should .*MLFLOW_TRACKING_TOKEN"
     assert_refused(f"mlflow+{address}/agents", gone)
+
+
+def check_judged(address: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Certify on an experiment by its URL: one name is that of a judge and of a person."""
+    import mlflow
+    from mlflow.entities import AssessmentSource
+    from mlflow.entities.trace_location import MlflowExperimentLocation
+
+    with tracking_to(address):
+        place = MlflowExperimentLocation(mlflow.MlflowClient().create_experiment("judged"))
+        ids = []
+        for number in range(60):
+            with mlflow.start_span("run", trace_destination=place) as span:
+                mlflow.update_current_trace(tags={"task_id": f"t{number}"})
+            ids.append(span.trace_id)
+        mlflow.flush_trace_async_logging()
+        for number, trace_id in enumerate(ids):
+            for kind, value in (("LLM_JUDGE", number / 60), ("HUMAN", number >= 30)):
+                source = AssessmentSource(source_type=kind, source_id="someone")
+                mlflow.log_feedback(trace_id=trace_id, name="good", value=value, source=source)
+    capsys.readouterr()
+    url, out = f"mlflow+{address}/judged", folder / "judged.json"
+    words = ("--judge", "good", "--truth", "good", "--procedure", "naive", "--side", "reject")
+    assert run("certificate", url, *words, "--alpha", ".3", "--out", out, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["certified"] and found["tasks"] == 60 and 0.4 < found["threshold"] < 0.8
+    assert run("verify", out, url) == 0
+    capsys.readouterr()
+    assert run("doctor", url) in (0, 3)
+    shown = capsys.readouterr().out
+    assert url in shown and str(folder) not in shown
 
 
 def assert_refused(url: str, words: str) -> None:
@@ -200,3 +270,36 @@ def check_verdicts(address: str, ids: list[str]) -> None:
         ("human", True, "a" * 64, "CODE"),
         ("release", True, "b" * 64, "CODE"),
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::sqlalchemy.exc.SADeprecationWarning"
+)
+def test_an_evaluation_on_a_dataset_has_its_records_as_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow
+    from mlflow.genai.datasets import create_dataset
+    from mlflow.genai.scorers import scorer
+
+    monkeypatch.chdir(tmp_path)
+    address = f"sqlite:///{tmp_path}/mlflow.db"
+    records = [{"inputs": {"question": f"q{number}"}} for number in range(4)]
+    for number in range(2):
+        records[number]["tags"] = {"task_id": f"case{number}"}
+    with tracking_to(address), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        experiment = mlflow.MlflowClient().create_experiment("agents")
+        monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", experiment)
+        dataset = create_dataset(name="cases", experiment_id=[experiment])
+        dataset.merge_records(records)
+        good = scorer(lambda outputs: outputs.endswith("1"), name="good")
+        # a default value would be an input of the trace
+        for answer in (lambda question: "answer 0", lambda question: "answer 1"):
+            mlflow.genai.evaluate(data=dataset, predict_fn=answer, scorers=[good])
+    with local_copies([f"mlflow+{address}/agents"]) as folders:
+        runs = read_judged(folders).source
+    assert runs["task_id"].value_counts().tolist() == [2, 2, 2, 2]
+    assert {"case0", "case1"} < {*runs["task_id"]}
+    assert runs.groupby("task_id")["good"].sum().tolist() == [1, 1, 1, 1]

@@ -26,11 +26,11 @@ def read(path: Path, **options: Any) -> ImportedCorpus:
 def test_what_was_understood_of_tables_is_said_in_one_line(tmp_path: Path) -> None:
     odd = words(PLAIN, "pass", "fail").rename(columns={"task_id": "Task ID"})
     for name in ("a.csv", "b.csv"):
-        text(odd.assign(text=f"{name} " + odd["text"]), "cp1252", sep=";")(tmp_path / name)
+        text(odd.assign(text=f"{name} " + odd["text"]), sep=";")(tmp_path / name)
     text(PLAIN)(tmp_path / "c.csv")
     assert read(tmp_path).read_as == (
-        f"{tmp_path.name}/a.csv and 1 more read as: Windows-1252 text; semicolons between fields; "
-        "column 'Task ID' as task_id",
+        f"{tmp_path.name}/a.csv and 1 more read as: semicolons between fields; column "
+        "'Task ID' as task_id",
         f"{tmp_path.name}/a.csv and 1 more read as: outcome: 'pass' as 1 and 'fail' as 0",
     )
 

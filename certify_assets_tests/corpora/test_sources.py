@@ -133,7 +133,6 @@ def test_ids_of_a_table(tmp_path: Path) -> None:
     ("name", "content", "words"),
     [
         ("runs.csv", b"task,text\na,x\n", "runs.csv has no column 'task_id'"),
-        ("runs.csv", b"task_id;outcome|text\na;1|b, c\n", "separated by semicolons or bars"),
         ("runs.csv", b"", "runs.csv holds no table (it is empty"),
         (
             "runs.csv",

@@ -15,12 +15,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
 from certify_assets.defs.execution import observe_sources
 from certify_assets.defs.names import VERSION, key, source_version
-from certify_assets.defs.operations.sensors import (
-    new_inbox_sensor,
-    new_runs_sensor,
-    reviewed_labels_sensor,
-)
-from certify_assets.defs.resources import DataRoot
+from certify_assets.defs.operations.sensors import new_inbox_sensor, new_runs_sensor
 from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs
@@ -147,7 +142,7 @@ def test_sensors_observe_source_runs_as_a_command_does(
         assert record.asset_observation.data_version == version
 
 
-def test_sensors_observe_inboxes_and_audit_samples(tmp_path: Path) -> None:
+def test_a_sensor_observes_inboxes(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     save_config(store, CorpusConfig("mine"))
     store.local_path("inbox/mine").mkdir(parents=True)
@@ -155,20 +150,3 @@ def test_sensors_observe_inboxes_and_audit_samples(tmp_path: Path) -> None:
     os.utime(inbox, (1, 1))
     ((name, corpus, _),) = _observed(tick(new_inbox_sensor, tmp_path))
     assert (name, corpus) == ("operations/inbox", "mine")
-    store.folder.write("monitoring/mine/lexical/a.csv", b"task_id,score,outcome\nt,1,1\n")
-    seen: list[tuple[str, str | None, str]] = []
-    with partitions("mine") as instance:
-        cursor = None
-        for text in (b"", b"", b"t,1,1\n"):
-            if text:
-                store.folder.write("monitoring/mine/lexical/b.csv", text)
-            root = {"data_root": DataRoot(root=store.root)}
-            with dg.build_sensor_context(
-                instance=instance, cursor=cursor, resources=root
-            ) as context:
-                result = reviewed_labels_sensor(context)
-            if isinstance(result, dg.SensorResult):
-                assert not result.run_requests
-                seen, cursor = [*seen, *_observed(result)], result.cursor
-    assert [event[:2] for event in seen] == [("operations/audit_sample", "mine")] * 2
-    assert len({event[2] for event in seen}) == 2

@@ -29,7 +29,7 @@ RESEARCH_ASSETS = STUDY_ASSETS | {"research/real_scores"}
 MODEL_ASSETS = {"judges/compact_model"}
 OPERATION_ASSETS = named(
     "operations",
-    "audit_sample inbox deployment incoming_runs decisions batch_certificates review_queue reviewed_labels monitor "
+    "inbox deployment incoming_runs decisions batch_certificates review_queue reviewed_labels monitor "
     "recertification automatic_deployment history",
 )
 CHAIN = ("model", "audit", "certificate", "monitor", "report", "scores")

@@ -24,7 +24,7 @@ def _trial(store: Store, times: int, **made: Any) -> tuple[Any, list[int]]:
     """Materialize an asset of which somebody replaces the input so many times."""
     attempts: list[int] = []
 
-    @asset("corpora", "corpora", name="leak_controls", deps=[dg.AssetKey(["corpora", "profile"])])
+    @asset("corpora", "results", name="leak_controls", deps=[dg.AssetKey(["corpora", "profile"])])
     def trial(step: AssetStep) -> Made:
         attempts.append(step.store.read_json(INPUT))
         if len(attempts) <= times:

@@ -3,7 +3,6 @@
 import json
 import shutil
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,8 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.ensemble import GradientBoostingClassifier
 
-from certify_assets.certificates.auroc import auroc
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import to_frame
-from certify_assets.corpora.splits import make_manifest, select
 from certify_assets.corpora.trajectory import Step
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
@@ -27,15 +24,12 @@ from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import first_decisions_of
 from certify_assets.operations.receiving import receive
-from certify_assets.operations.review_session import ReviewSession
 from certify_assets.operations.rollout import deploy
-from certify_assets.reports.review_page import Reviewer, render_message
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
 from certify_assets_tests.conftest import copy_world, prepared_world
 from certify_assets_tests.corpora.builders import corpus, trajectory
 from certify_assets_tests.operations_builders import deliver
-from certify_assets_tests.pages import text_of
 
 FRAME = corpus(tasks=60)
 TEXTS = [item.text for item in render_frame(FRAME)]
@@ -167,24 +161,6 @@ def test_the_combined_score_is_the_mean_of_two_standardised_ones() -> None:
     assert Scale.of(np.ones(3)).deviation == 1
 
 
-def test_explanations_find_what_the_outcome_left_in_the_run(
-    judge: StructureJudge | CombinedJudge,
-) -> None:
-    manifest = make_manifest(FRAME["task_id"], "made")
-    train, test = select(FRAME, manifest, "sft"), select(FRAME, manifest, "test")
-    of_test = [item.text for item in render_frame(test)]
-    steps = StructureJudge.train(train, train["outcome"].to_numpy(dtype=int))
-    assert auroc(steps.score_runs(test).score, test["outcome"].to_numpy(dtype=int)) > 0.75
-    scores = judge.score_runs(test, of_test).score
-    found = judge.reasons(test, of_test)
-    for run in found:
-        sizes = [abs(reason.contribution) for reason in run]
-        assert all(one >= other for one, other in pairwise(sizes)) and 0 not in sizes
-    # what the reasons sum to differs from the score by the same constant in every run
-    apart = scores - [sum(reason.contribution for reason in run) for run in found]
-    np.testing.assert_allclose(apart, apart[0], atol=1e-9)
-
-
 @pytest.fixture(
     scope="session", params=[pytest.param("structure", marks=pytest.mark.slow), "combined"]
 )
@@ -224,14 +200,3 @@ def test_a_judge_goes_from_training_to_decisions(
     rows = first_decisions_of(judged(store, "c", name).corpus, batch)
     assert made.judge == name and np.isfinite(rows["score"]).all()
     assert (rows["decision"] == "reject").any()
-    # a reviewer sees the reasons after the label, of the score that decided and of no other
-    session = ReviewSession(store, "c")
-    shown = session.shown("ann")
-    assert shown is not None
-    session.say("ann", shown.key, 0, shown.number)
-    last = session.last("ann")
-    assert last is not None and last.judged is not None and last.reasons
-    page = render_message("Saved", "Saved.", said=last, reviewer=Reviewer("ann", "f" * 64))
-    assert last.reasons[0].feature in text_of(page)
-    (reasons,) = made.judge_on(judge.corpus).reasons(to_frame([shown.run]))
-    assert reasons == (last.judged["score"], last.reasons)

@@ -14,7 +14,7 @@ from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.task_folds import training_tasks
 from certify_assets.operations.audit_sample import drawn_decisions
-from certify_assets.operations.batch_audit import BatchAudit, batch_audits
+from certify_assets.operations.batch_audit import BatchAudit, audit_summaries, batch_audits
 from certify_assets.operations.batch_drawing import close_batches
 from certify_assets.operations.batches import BatchRecord, decided_version
 from certify_assets.operations.checks import (
@@ -25,7 +25,6 @@ from certify_assets.operations.checks import (
 from certify_assets.operations.coverage import changed_agents
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import PROVISIONAL, decisions_of, first_decisions_of
-from certify_assets.operations.history import operation_history
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.lineage import find, walk
 from certify_assets.operations.receiving import receive, undo_batch
@@ -132,7 +131,7 @@ def test_a_batch_of_a_new_agent_ends_certified(deployed: Store, tmp_path: Path) 
         link = walk(deployed, found)
         assert link.status == "holds" and not [part for part in link.walk() if part.broken]
         assert {"audit", "seed", "closing"} <= {part.kind for part in link.walk()}
-    (shown,) = operation_history(Corpus(deployed, "c")).batches
+    ((shown,), _) = audit_summaries(Corpus(deployed, "c"))
     assert (shown.state, shown.decided, shown.labels_wanted) == ("certified", audit.decided, ())
     # what comes after changes nothing of it
     label(deployed, {name: 1 - known[name] for name in audit.runs[:5]})

@@ -163,21 +163,6 @@ def test_a_batch_is_taken_back_and_its_runs_may_come_again(store: Store, tmp_pat
     assert ready_batches(Corpus(store, "c")) == [again.batch]
 
 
-def test_runs_of_one_undone_part_come_again(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(receiving, "MOST_RUNS", 12)
-    path = str(deliver(tmp_path / "x.jsonl", tasks=5))
-    first = receive(Corpus(store, "c"), [path]).batches
-    undo_batch(Corpus(store, "c"), first[0])
-    again = receive(Corpus(store, "c"), [path])
-    assert (again.new, again.known) == (12, 8) and len(first) == 2
-    assert ready_batches(Corpus(store, "c")) == list(again.batches)
-    assert (
-        again.batches[0] == first[1] and len(batch_runs(Corpus(store, "c"), again.batches[1])) == 12
-    )
-
-
 def test_a_label_that_comes_meanwhile_keeps_its_batch(store: Store, tmp_path: Path) -> None:
     batch = receive(Corpus(store, "c"), [str(deliver(tmp_path / "x.jsonl", tasks=5))]).batches[0]
     corpus = Corpus(store, "c")
@@ -269,56 +254,12 @@ def test_the_corpus_says_how_its_runs_are_read_unless_the_caller_does(
     )
 
 
-@pytest.mark.parametrize(
-    ("lines", "words"),
-    [
-        ("task_id,agent\na,b\n", "no column 'text' and no column 'steps'"),
-        ("", "is empty"),
-    ],
-)
-def test_what_holds_no_runs_is_refused(
-    store: Store, tmp_path: Path, lines: str, words: str
-) -> None:
-    path = tmp_path / "scores.csv"
-    path.write_text(lines, encoding="utf-8")
-    with pytest.raises(InputError, match=words):
-        receive(Corpus(store, "c"), [str(path)], format="auto")
-    assert ready_batches(Corpus(store, "c")) == []
-
-
 def test_an_empty_inbox_is_told_and_a_missing_path_is_refused(store: Store, tmp_path: Path) -> None:
     assert "holds no file" in receive(Corpus(store, "c")).sentences[0]
     with pytest.raises(InputError, match="does not exist"):
         receive(Corpus(store, "c"), [str(tmp_path / "none.jsonl")])
     with pytest.raises(InputError, match="no corpus is called"):
         receive(Corpus(store, "d"))
-
-
-def test_a_file_that_is_being_written_waits(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("certify_assets.corpora.inbox._PATIENCE", 0.2)
-    deliver(inbox(store), tasks=2)
-    part = inbox(store, "b.jsonl.part")
-    part.write_text("x", encoding="utf-8")
-    with pytest.raises(InputError, match="may still be written; call it again"):
-        receive(Corpus(store, "c"))
-    part.unlink()
-    assert receive(Corpus(store, "c")).new == 8
-
-
-def test_files_behind_a_url_are_copied_and_named_as_there(store: Store, tmp_path: Path) -> None:
-    files = fsspec.filesystem("memory")
-    data = deliver(tmp_path / "a.jsonl", tasks=2).read_bytes()
-    files.pipe_file("/runs/day/a.jsonl", data)
-    received = receive(Corpus(store, "c"), ["memory://runs/day"])
-    assert received.batch is not None
-    about = stored(Corpus(store, "c"), received.batch)
-    assert about.paths == ("memory://runs/day",) and received.new == 8
-    assert list(store.objects.get_json(about.objects["files"])) == ["day/a.jsonl"]
-    assert receive(Corpus(store, "c"), ["memory://runs/day/a.jsonl"]).known == 8
-    with pytest.raises(InputError, match="there is no file in memory://nothing"):
-        receive(Corpus(store, "c"), ["memory://nothing"])
-    with pytest.raises(InputError, match="cannot be opened"):
-        receive(Corpus(store, "c"), ["nosuch://user:secret@host/runs?key=1"])
 
 
 def test_urls_are_copied_within_limits_and_written_down_without_secrets(

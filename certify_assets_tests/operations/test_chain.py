@@ -282,17 +282,6 @@ def test_controls_measured_under_another_configuration_stop_the_certificate(
         certifier.certify_judge(judged(store))
 
 
-def test_a_threshold_of_the_corpus_decides(store: Store) -> None:
-    measured = store.read_json("corpora/c/controls.json")
-    assert measured["over"] == []
-    assert measured["thresholds"] == {"length": 0.85, "steps": 0.85, "agent": 0.85, "phrases": 0.85}
-    save_config(
-        store,
-        replace(load_config(store, "c"), leak_thresholds={"length": measured["length_auroc"]}),
-    )
-    assert Corpus(store, "c").measure_leaks().over == ("length",)
-
-
 @pytest.mark.slow
 def test_a_document_that_counts_fewer_candidates_than_there_were_certifies_nothing(
     finished: Store,

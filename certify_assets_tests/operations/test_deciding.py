@@ -4,6 +4,7 @@ import subprocess
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +37,9 @@ from certify_assets_tests.operations_builders import (
     fail_audit,
     other_scores,
     pin_present_files,
-    place_wrong_labels,
     raise_alarm,
 )
-from certify_assets_tests.recertification_builders import draw_tasks
+from certify_assets_tests.recertification_builders import draw_tasks, label_rows
 
 PLAN = SamplingPlan(0.2, 5)
 
@@ -228,13 +228,18 @@ def test_where_the_deployment_does_not_stand_everything_goes_to_people(
     assert deployment_stands(Corpus(deployed, "c")).status == status
 
 
-@pytest.mark.parametrize("fault", [raise_alarm, place_wrong_labels])
+@pytest.mark.parametrize("labels", [False, True])
 def test_standing_is_asked_again_once_a_batch_is_scored(
-    deployed: Store,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    fault: Callable[[Store], None],
+    deployed: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labels: bool
 ) -> None:
+    fault: Callable[[Store], None] = raise_alarm
+    if labels:
+        before = decided(deployed, tmp_path, tasks=120, seed=8)
+        rows = decisions_of(Corpus(deployed, "c"), before.batch)
+        # the contrary of what was decided
+        drawn = rows[rows["asked"] == "audit_sample"]
+        drawn = drawn.assign(truth=(drawn["decision"] == "reject").astype(int))
+        fault = partial(label_rows, corpus="c", frame=drawn)
     between(monkeypatch, deployed, fault)
     document = decided(deployed, tmp_path, tasks=50)
     frame = decisions_of(Corpus(deployed, "c"), document.batch)
@@ -272,19 +277,3 @@ def test_checks_find_decisions_of_other_certificates(deployed: Store, tmp_path: 
     changed = put.put_table(frame.assign(certificate_sha256="0" * 64))
     decide_again(deployed, "c", batch, decisions=changed)
     assert "never deployed" in decided_by_deployed(Corpus(deployed, "c")).sentence
-
-
-def test_labels_that_cannot_be_put_to_the_monitor_leave_the_next_batch_to_people(
-    operated: Store,
-) -> None:
-    save_config(operated, replace(Corpus(operated, "c").config, batch_runs=1))
-    deploy(judged(operated), track=False)
-    operated.folder.write(
-        "monitoring/c/lexical/1.csv", b"task_id,score,outcome,audit_sample\nt,1,maybe,True\n"
-    )
-    deliver(Path(operated.root) / "inbox/c/runs.jsonl", tasks=4, seed=9)
-    receive(Corpus(operated, "c"))
-    (document,) = decide_ready(Corpus(operated, "c"))
-    assert not document.decided and document.refusal.code == "alarm"
-    assert "cannot be put to the monitor, so an alarm may be missed" in document.refusal.sentence
-    assert set(decisions_of(Corpus(operated, "c"), document.batch)["decision"]) == {"human"}

@@ -52,6 +52,10 @@ def store(corpora: Store) -> Store:
     return corpora
 
 
+def page_of(store: Store) -> str:
+    return Path(write_monitor_page(judge_of(store))).read_text("utf-8")
+
+
 @pytest.fixture
 def certificate(store: Store) -> Certificate:
     return strictest_certificate(store)
@@ -65,7 +69,7 @@ def test_a_drawn_task_comes_with_its_drawn_run_and_no_label_of_another(
     label_rows(store, "one", rows)
     stream = operation_stream(Corpus(store, "one"), certificate)
     asked = rows[rows["asked"] == "audit_sample"]
-    assert stream.figures.audit_tasks == len(AUDIT) and stream.figures.left_out == {}
+    assert stream.figures.tasks == len(AUDIT) and stream.figures.left_out == {}
     told = asked.set_index("task_id").loc[list(stream.tasks), ["score", "truth"]]
     assert stream.scores.tolist() == told["score"].tolist()
     assert stream.outcomes.tolist() == told["truth"].tolist()
@@ -125,7 +129,8 @@ def test_an_alarm_is_raised_recorded_once_with_its_time_and_stays(
     label_rows(store, "one", rows)
     document = monitor_judge(judge_of(store))
     assert document.status == "alarm" and load_monitor(judge_of(store)) == document
-    assert {entry.source for entry in document.monitors} == {"operation"}
+    assert len(monitor_markdown(document)) < 1000 and len(monitor_metrics(document)) <= 12
+    assert "Labels and outcomes up to event" in page_of(store)
     monitor_judge(judge_of(store))
     entries = read_alarms(Corpus(store, "one"))
     alarms = {entry.content.certificate_sha256: entry.content for entry in entries}
@@ -141,34 +146,6 @@ def test_an_alarm_is_raised_recorded_once_with_its_time_and_stays(
 
 
 @pytest.mark.slow
-def test_files_and_operation_are_two_streams(store: Store, certificate: Certificate) -> None:
-    label_rows(store, "one", write_batch(store, "one", "0001-a", PLAN, tasks=AUDIT))
-    folder = Path(store.root) / "monitoring/one" / JUDGE
-    folder.mkdir(parents=True)
-    scores = certificate.threshold
-    frame = pd.DataFrame(
-        {
-            "task_id": [f"f{place // 4}" for place in range(240)],
-            "score": scores,
-            "outcome": 0,
-            "provenance": "audit_sample",
-        }
-    )
-    frame.to_csv(folder / "1.csv", index=False)
-    document = monitor_judge(judge_of(store))
-    assert sorted({entry.source for entry in document.monitors}) == ["files", "operation"]
-    assert document.status in ("quiet", "too_few")
-    assert "several_monitors" in {item["code"] for item in document.findings}
-    metrics = monitor_metrics(document)
-    assert {"e_value_reject_at_0.1", "e_value_reject_at_0.1_operation"} <= set(metrics) and len(
-        metrics
-    ) <= 12
-    assert len(monitor_markdown(document)) < 1000
-    page = Path(write_monitor_page(judge_of(store))).read_text(encoding="utf-8")
-    assert "labels of operation" in page and "labels up to event" in page
-
-
-@pytest.mark.slow
 def test_a_recertified_threshold_is_monitored_on_what_came_after_it(store: Store) -> None:
     label_rows(store, "one", write_batch(store, "one", "0001-a", PLAN, tasks=AUDIT[:30]))
     document, _ = recertify(judge_of(store))
@@ -178,7 +155,7 @@ def test_a_recertified_threshold_is_monitored_on_what_came_after_it(store: Store
     seen = monitor_judge(judge_of(store))
     assert seen.certificates == tuple(item.sha256 for item in chosen) and seen.monitors == ()
     about = seen.operation.streams[chosen[0].sha256]
-    assert about.audit_tasks == 0 and about.left_out["before_certificate"] >= 30
+    assert about.tasks == 0 and about.left_out["before_certificate"] >= 30
     label_rows(store, "one", write_batch(store, "one", "0002-b", PLAN, tasks=AUDIT[30:], seed=2))
     seen = monitor_judge(judge_of(store))
     assert seen.monitors[0].result.tasks == 10 and seen.monitors[0].delta == document.delta

@@ -2,8 +2,6 @@
 
 import json
 import socket
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -307,13 +305,3 @@ def test_certifying_trains_nothing_and_asks_no_server(
     assert load_certificates(judged(store)) == made
     with pytest.raises(AssertionError, match="was stored before"):
         verify_stored(judged(store))
-
-
-def test_the_certifier_imports_no_training_and_no_endpoint() -> None:
-    said = "import sys, certify_assets.operations.certifier; print(*sys.modules)"
-    loaded = subprocess.run(
-        [sys.executable, "-c", said], capture_output=True, check=True, text=True
-    )
-    makes = ("task_folds", "pooling", "families", "endpoint", "certharvest")
-    names = {f"certify_assets.judges.{name}" for name in makes} | {"sklearn", "torch", "openai"}
-    assert not names & set(loaded.stdout.split())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -227,22 +226,3 @@ def test_a_batch_of_a_shared_draw_is_taken_back_until_it_is_labelled(
         undo_batch(Corpus(deployed, "c"), quiet)
     label_draw(deployed, third.batch)
     require_sound(deployed)
-
-
-@pytest.mark.slow
-def test_the_same_files_again_say_what_their_draw_promises_now(
-    deployed: Store, tmp_path: Path
-) -> None:
-    first, second = (decided(deployed, tmp_path, seed) for seed in (3, 4))
-    for record, seed in ((first, 3), (second, 4)):
-        call = ["ingest", "c", str(tmp_path / f"{seed}.jsonl"), "--root", deployed.root, "--json"]
-        done = CliRunner().invoke(ops, call)
-        (said,) = json.loads(done.stdout)["batches"]
-        assert done.exit_code == 0 and said["batch"] == record.batch
-        assert [text.split(":")[0] for text in said["promises"]] == ["batch certificate"]
-        assert "waits_for_draw" not in {item["code"] for item in said["findings"]}
-    status = json.loads(
-        CliRunner().invoke(ops, ["status", "c", "--root", deployed.root, "--json"]).stdout
-    )
-    assert status["waiting"] == []
-    assert [item["batches"] for item in status["batches"]] == [[first.batch, second.batch]]

@@ -21,6 +21,8 @@ from certify_assets.operations.served import COLUMNS
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
 from certify_assets_tests.conftest import platform_environment
+from certify_assets_tests.corpora.formats.mlflow import trace
+from certify_assets_tests.corpora.traces import small_run
 from certify_assets_tests.faults.servers import running
 from certify_assets_tests.services import free_port
 
@@ -132,11 +134,25 @@ def test_the_scorer_of_a_deployed_judge_abstains(registered: Registered) -> None
     decisions = [*registered.decisions[:8], "human"]
     decided = [decision != "human" for decision in decisions]
     assert 0 < sum(decided) < len(decided) - 1
-    assert found.metrics["certified_judge_decided/mean"] == pytest.approx(sum(decided) / 9)
+    assert found.metrics["certified_judge_human/mean"] == pytest.approx(1 - sum(decided) / 9)
     assert found.metrics["certified_judge/mean"] == 0.0
+    bound = {item.side: item.alpha for item in scorer.certificates}["reject"]
+    assert found.metrics["certified_judge_error_bound/mean"] == pytest.approx(bound)
     table = found.result_df
     assert table is not None and int(table["certified_judge/value"].notna().sum()) == sum(decided)
-    said, why = scorer(inputs=data[0]["inputs"], outputs=data[0]["outputs"]["steps"])[:2]
-    assert said.metadata["certificate_sha256"] == registered.named and why.value is False
     with pytest.raises(InputError, match="the inputs lack agent"):
         scorer(inputs={"task_id": "t", "instruction": "i"}, outputs=[])
+
+
+def test_the_scorer_of_a_deployed_judge_reads_traces(registered: Registered) -> None:
+    from mlflow.entities import Trace
+
+    scorer = certified_scorer(_MODEL)
+    logged = trace(small_run(0, 1), 0)
+    logged["info"] |= {"execution_duration_ms": 1, "assessments": []}
+    (said,) = scorer(trace=Trace.from_dict(logged))
+    assert (said.name, said.value) == ("certified_judge_human", True)
+    assert said.rationale == "human: new_agent"
+    logged["info"]["tags"] = {}
+    with pytest.raises(InputError, match="names no task"):
+        scorer(trace=Trace.from_dict(logged))

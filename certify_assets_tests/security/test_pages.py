@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,18 +65,6 @@ def _certify(store: Store) -> None:
     certifier.certify_judge(judged(store, CORPUS))
     audit_judge(judged(store, CORPUS))
     score_as_base(store, CORPUS)
-    rows = [
-        json.dumps(
-            {
-                "task_id": f"{MARKUP[n % len(MARKUP)]} new {n}",
-                "score": -5.0 + n % 7,
-                "outcome": n % 2,
-                "sampled": "random",
-            }
-        )
-        for n in range(60)
-    ]
-    store.folder.write(f"monitoring/{CORPUS}/lexical/sample.jsonl", "\n".join(rows).encode())
     monitor_judge(judged(store, CORPUS))
 
 

@@ -9,11 +9,10 @@ import pytest
 from certify_assets.corpora.config import CorpusConfig, load_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.inbox import scan_incoming
-from certify_assets.errors import CertifyError, InputError
+from certify_assets.errors import InputError
 from certify_assets.judges.specs import judges
-from certify_assets.operations.monitoring import read_audit_sample
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import judged, register_runs, write_runs
+from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
 from certify_assets_tests.security.hostile import NAMES
@@ -103,15 +102,6 @@ def test_folders_in_incoming_with_such_names_wait_and_are_told(store: Store) -> 
     arrivals, waiting = scan_incoming(store, incoming, now=4e9)
     assert arrivals == [] and set(waiting) == {name for name in names if not name.startswith(".")}
     assert {path.split("/")[0] for path in _tree(Path(store.root))} == {"incoming"}
-
-
-@pytest.mark.parametrize("name", ["<img src=x>.csv", "a b.csv", "$(id).csv", "-x.csv", "ü.csv"])
-def test_a_label_file_of_such_a_name_is_refused_by_name(corpora: Store, name: str) -> None:
-    folder = Path(corpora.root) / "monitoring/one/lexical"
-    folder.mkdir(parents=True)
-    (folder / name).write_text("task_id,score,outcome,sampled\nnew,1.0,1,random\n", "utf-8")
-    with pytest.raises(CertifyError, match="cannot be a file name"):
-        read_audit_sample(judged(corpora, "one"))
 
 
 def test_yaml_makes_no_objects(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.batch_audit import batch_audits
 from certify_assets.operations.batch_drawing import close_batches
 from certify_assets.operations.batches import UndoneBatch
-from certify_assets.operations.decisions import ASKED, NOT_COVERED, load_decisions
+from certify_assets.operations.decisions import ASKED, load_decisions
 from certify_assets.operations.labels import Label, append_labels, read_labels, resolve_labels
 from certify_assets.operations.review_index import ReviewState, TwiceReviewed, labels, queue
 from certify_assets.operations.review_queue import load_queue
@@ -56,20 +56,15 @@ def ordered(corpus: Corpus, double: float) -> dict[str, dict[str, Any]]:
     rows = {name: row for name, row in rows.items() if row["asked"] and row["lacks"] > 0}
     for name, row in rows.items():
         kind, task = row["asked"], row["task_id"]
-        mine = [one for one in rows.values() if (one["asked"], one["task_id"]) == (kind, task)]
-        row["task_lacks"] = sum(one["lacks"] for one in mine)
         away = [abs(row["score"] - row[f"{side}_threshold"]) for side in ("reject", "release")]
         near: tuple[Any, ...] = (wanted.index(name) + 1 if name in wanted else 0, task)
-        tied = row["tied"]
         if kind == "audit_sample":
-            tied = any(one["tied"] for one in mine)
-            covered = [one["lacks"] for one in mine if one["reason"] not in NOT_COVERED]
-            near = (sum(covered), min(one["batch"] for one in mine), task)
+            near = (row["batch"], task)
         elif kind == "undecided":
             unscored, undecidable = np.isnan(row["score"]), np.isnan(away).all()
             near = (0,) if unscored else (2,) if undecidable else (1, np.nanmin(away))
-        last = (not row["tied"], row["batch"], row["attempt"], name)
-        row["key"] = (ASKED.index(kind), not tied, *near, *last)
+        last = (row["batch"], row["attempt"], name)
+        row["key"] = (ASKED.index(kind), not row["tied"], *near, *last)
     return dict(sorted(rows.items(), key=lambda item: item[1]["key"]))
 
 
@@ -88,7 +83,6 @@ def require_same(store: Store, double: float) -> None:
     assert state.settled_draws() == [one.record.batch for one in open_audits if not one.wanted]
     frame = load_queue(corpus).frame
     assert frame["trajectory_id"].tolist() == names
-    assert frame["task_labels"].tolist() == [row["task_lacks"] for row in expected.values()]
     assert frame["labels"].tolist() == [row["lacks"] for row in expected.values()]
 
 

@@ -54,20 +54,12 @@ WAYS = [
     *(
         Way("a.csv", text(frame, sep=separator))
         for separator in ",;\t|"
-        for frame in (
-            scores("{:.4f}", comma=True),
-            scores("{:.2f}%", 100),
-            scores("{:.2f} %", 100, comma=True),
-        )
+        for frame in (PLAIN, scores("{:.4f}", comma=True))
     ),
     Way("a.csv", text(scores("{:.6e}"))),
     Way("a.csv", text(scores("+{:.4f}"))),
     Way("a.csv", text(PLAIN, na_rep="N/A")),
     Way("a.txt", text(PLAIN, lineterminator="\n\n")),
-    *(
-        Way("a.csv", lines(f"sep={sep}\r", PLAIN.to_csv(index=False, sep=sep)))
-        for sep in ",;\t|"
-    ),
     Way("a.xlsx", book(About=pd.DataFrame({"about": ["judge of March"]}), Runs=PLAIN)),
     *(
         Way("a.csv", text(words(PLAIN, *pair).rename(columns={"outcome": name})), {"outcome": name})
@@ -134,7 +126,7 @@ def arrow(**columns: Any) -> Write:
 
 
 BROKEN = pa.Array.from_buffers(pa.string(), 2, pa.array([b"t", b"\xff\xfe"]).buffers())
-NOT_A_NUMBER = "row 1.*, column 'score': .* is not a number; give"
+NOT_A_NUMBER = "row 1.*, column 'score': .* is not a number. Give"
 TWO_SHEETS = "the table in several sheets \\('March', 'April'\\); keep one"
 #: a table, and what is said of it: what is wrong, where, what to do
 REFUSED: list[tuple[tuple[str, Write], str]] = [
@@ -143,27 +135,27 @@ REFUSED: list[tuple[tuple[str, Write], str]] = [
     *((cells("outcome", value), "row 1 .*not an outcome")
       for value in ("1e-400", "0.9999999999999999999999", "yess")),
     (cells("outcome", 1.0, np.nan, 0.5, ending="parquet"), "row 3, column 'outcome': 0.5 is not"),
-    (cells("score", "1e999"), "row 1 .*the score is infinite; give a finite number"),
+    (cells("score", "1e999"), "row 1 .*the score is infinite. Give a finite number"),
     (cells("score", 0.1, np.inf, ending="parquet"), "row 2, column 'score': the score is infinite"),
     *((cells("score", value), NOT_A_NUMBER) for value in ("1_0", "high", "1/2", "0x1f", "1 2")),
     *((cells("score", *values), NOT_A_NUMBER) for values in (
-        ("50%", "0.5", "40%"), ("0,5", "0.5", "0,25"), ("1.234,5", "0,5", "1"))),
+        ("50%", "40%"), ("0,5", "0.5", "0,25"), ("1.234,5", "0,5", "1"))),
     *((cells("score", value, value, ending="jsonl"), NOT_A_NUMBER)
       for value in (True, [1, 2], {"a": 1}, "x")),
     (cells("score", True, False, ending="parquet"), "column 'score': True is not a number"),
     (cells("score", "50%", 7, ending="jsonl"), NOT_A_NUMBER),
     # a thousand, or one and a bit
-    (cells("score", "1,234", "2,500"), r"'1,234' is not a number in only one way \(a thousand or"),
-    (cells("score", "1.234", "987", "2.100"), "'1.234' may be a thousand, since .*; write none"),
-    *((cells("task_id", value, ending=ending), "row 1, column 'task_id': .* is no name but a \\w+;")
+    (cells("score", "1,234", "2,500"), "'1,234' may be a thousand or a decimal. Write every"),
+    (cells("score", "1.234", "987", "2.100"), "'1.234' may be a thousand or a decimal. Write ev"),
+    *((cells("task_id", value, ending=ending), "row 1, column 'task_id': .* is no name but a \\w+.")
       for value in (True, ["a"], {"a": 1}) for ending in ("jsonl", "parquet")),
-    *((cells("task_id", *values, ending="parquet"), "row 2, column 'task_id' is empty; every")
+    *((cells("task_id", *values, ending="parquet"), "row 2, column 'task_id' is empty. Every")
       for values in ((1.0, np.nan, 2.0), ("a-long-name", " \t nan \n "), ("b", "<NA>"))),
     (cells("trajectory_id", "r", "r\u200b"), "two spellings. .* or give each run its own id"),
-    (cells("trajectory_id", "a", "b", "a"), "row 3.* 'a' was already used in row 1.*; give every"),
+    (cells("trajectory_id", "a", "b", "a"), "row 3.* 'a' was already used in row 1.*. Give every"),
     (cells("agent", "a", "b\0", ending="parquet"), "row 2, column 'agent'.* holds a NUL or half"),
     (("a.csv", lines(HEADER, "t\0,.5,1,a")), r"row 1 \(line 2\), column 'task_id': .*NUL"),
-    (("a.jsonl", lines(r'{"task_id": "\ud800", "score": 1}')), "row 1, .* half a character; corr"),
+    (("a.jsonl", lines(r'{"task_id": "\ud800", "score": 1}')), "row 1, .* half a character. Corr"),
     # rows and headers
     (("a.csv", lines("task_id,score", "t,.5,9")), r"row 1 \(line 2\) .* 3 cells, the header has 2"),
     (("a.csv", lines(HEADER, "t,.5,1,a", "t,.5")), r"row 2 \(line 3\) .* 2 cells.*; save"),
@@ -175,25 +167,26 @@ REFUSED: list[tuple[tuple[str, Write], str]] = [
     (("a.csv", lines("task_id,score\tscore,outcome", "t,.5\t.5,1")), "no column 'score'"),
     (("a.csv", lines("task_id,score,score", "t,.1,.2")), "two columns called 'score'; keep one"),
     (("a.csv", lines("t\0ask_id,score", "t,.1")), "no column 'task_id'"),
-    (("a.csv", lines("task_id;x|score", "t;1|2")), "can be separated by semicolons or bars; save"),
+    (("a.csv", lines("task_id;x|score", "t;1|2")), "no column 'score'"),
     (("a.csv", lines("All runs,,,", HEADER, "t,.5,1,a")), "no column 'task_id'"),
     (("a.csv", lines(HEADER, "t,.5,1,a", "Total,.5,17,")), r"row 2 \(line 3\)"),
     (("a.csv", lines(HEADER)), "a header but no rows; write one row"),
     (("a.csv", lines("", "  ")), "blank lines only; write a header"),
     *(((f"a.{ending}", raw(b"")), "is empty") for ending in ("csv", "jsonl", "parquet", "xlsx")),
     # files
-    (("a.csv", raw(b"task_id,score\n\xff\xfe,1\n")), "is not UTF-8 text; save it as CSV in UTF-8"),
-    (("a.csv", raw(b"\xff\xfet\x00a")), "is not UTF-8 text"),
+    (("a.csv", raw(b"task_id,score\n\xff\xfe,1\n")), r"row 1 \(line 2\) .*not UTF-8; save it as CSV"),
+    (("a.csv", text(PLAIN, "cp1252")), "not UTF-8; save it as CSV in UTF-8"),
+    (("a.csv", raw(b"\xff\xfet\x00a")), "is not UTF-16 text"),
     (("a.jsonl", raw(b"\xff\xfe\n")), "is not UTF-8 text; save it"),
     (("a.parquet", raw(b"PAR1 not really")), "cannot be read as Parquet .*; write the table again"),
     (("a.arrow", raw(b"ARROW1 not really")), "cannot be read as Arrow"),
     (("a.xlsx", raw(b"zip")), "cannot be read as an Excel workbook .*; save the sheet as CSV"),
     (("a.jsonl", lines('{"task_id": "t"')), "line 1 is not a JSON object"),
-    (("a.jsonl", lines("[1, 2]")), "line 1 is not a JSON object; write one object a line"),
+    (("a.jsonl", lines("[1, 2]")), "line 1 is not a JSON object. Write one object a line"),
     (("a.jsonl", lines(f'{{"score": {"9" * 5000}}}')), "line 1 .*integer of 5000 digits"),
     (("a.jsonl", lines('{"score": 1, "score": 2}')), "line 1 .*the key 'score' twice"),
-    (("a.jsonl", lines("[" * 200_000)), "line 1 is not a JSON object .*nested too deeply"),
-    (("a.json", lines("{}")), "not a list of JSON objects; write one object a row"),
+    (("a.jsonl", lines("[" * 200_000)), "is not a JSON object .*nested too deeply"),
+    (("a.json", lines("{}")), "no column 'task_id'"),
     (("a.pickle", lines("x")), "does not end in .csv, .*; save"),
     (("a.csv", Path.mkdir), "is a folder; name a file"),
     (("a.csv", lambda _: None), "does not exist"),
@@ -224,7 +217,6 @@ def test_a_table_that_can_be_misread_is_refused(
     [
         (cells("score", "1.234", "2.500"), "scores", [1.234, 2.5]),
         (cells("score", "1.234", ""), "scores", [1.234, np.nan]),
-        (cells("score", "24,897 %", "62,500 %"), "scores", [0.24897, 0.625]),
         (cells("score", 1, None, 0.5, ending="jsonl"), "scores", [1, np.nan, 0.5]),
         (cells("score", ".1", "n/a", "NaN"), "scores", [0.1, np.nan, np.nan]),
         (cells("outcome", 1, "", "n/a"), "outcomes", [1, -1, -1]),
@@ -264,9 +256,8 @@ def test_a_value_is_read_as_it_is_meant(
 def test_what_was_understood_is_said_once(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     frame = words(scores("{:.4f}", comma=True), "pass", "fail")
-    text(frame.rename(columns={"task_id": "Task ID"}), "cp1252", sep=";")(path)
+    text(frame.rename(columns={"task_id": "Task ID"}), sep=";")(path)
     assert read_score_table(path).read_as == (
-        "Windows-1252 text",
         "semicolons between fields",
         "column 'Task ID' as task_id",
         "scores with decimal commas",
@@ -285,14 +276,10 @@ def test_every_fault_of_a_table_is_named_at_once(tmp_path: Path) -> None:
         rows.append(f"i,{'' if number in (4, 9) else 't'},{score},{end},r{number % 11}")
     lines(*rows)(path := tmp_path / "a.csv")
     expected = [
-        ("row 2 (line 3), column 'score': 'x' is not a number", "row 9 (line 10), and 3 more."),
-        ("row 3 (line 4), column 'score': the score is infinite", "or leave it empty."),
-        ("row 3 (line 4), column 'outcome': 'odd'", "The same holds of row 13 (line 14)."),
-        ("row 5 (line 6), column 'task_id' is empty", "The same holds of row 10 (line 11)."),
-        (
-            "row 12 (line 13), column 'trajectory_id': 'r0' was",
-            "The same holds of row 13 (line 14).",
-        ),
+        ("row 2 (line 3), column 'score': 'x' is not a number", " 9 rows have such a cell."),
+        ("row 3 (line 4), column 'outcome': 'odd'", " 2 rows have such a cell."),
+        ("row 5 (line 6), column 'task_id' is empty", " 2 rows have such a cell."),
+        ("row 12 (line 13), column 'trajectory_id': 'r0' was", " 2 rows have such a cell."),
     ]
     with pytest.raises(TableError) as refused:
         read_score_table(path)

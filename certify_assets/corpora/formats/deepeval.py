@@ -72,7 +72,7 @@ def _draft(case: Record, origin: Origin, reading: Reading) -> Draft:
     turns = messages_of(case.get("turns")) if case.get("turns") else ()
     asked = text_of(case.get("input")) or text_of(case.get("scenario"))
     answer = text_of(case.get("actual_output"))
-    steps = (Step(answer, ""),) if answer else ()
+    steps: tuple[Step, ...] = (Step(answer, ""),) if answer else ()
     if turns:
         steps = steps_of_messages(from_first(turns, "assistant", "tool"), reading)
     task = asked or text_of(case.get("name"))

@@ -7,7 +7,7 @@ from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any
 
-from certify_assets.corpora.formats.base import Reading
+from certify_assets.corpora.formats.base import Draft, Origin, Reading
 from certify_assets.corpora.formats.files import FileSet, SourceFile
 from certify_assets.corpora.formats.records import (
     JSON,
@@ -22,7 +22,8 @@ from certify_assets.corpora.formats.records import (
     text_of,
 )
 from certify_assets.corpora.formats.spans import Assessment, SpanEvent, span_of
-from certify_assets.corpora.formats.traces import Said, trace_format
+from certify_assets.corpora.formats.traces import Said, drafts_of_traces, trace_format
+from certify_assets.errors import InputError
 
 # of a trace, or of a row of a table; in a table the trace is JSON within JSON
 _MARK = rb'\\?"(?:trace_location|trace_metadata|request_metadata)\\?"\s*:'
@@ -49,34 +50,62 @@ def _fits(file: SourceFile) -> bool:
 def mlflow(files: FileSet, reading: Reading) -> Said:
     """Read traces with their spans and assessments."""
     for origin, record in reading.records(files, _is_trace):
-        info, spans = _trace(record)
-        trace_id = text_of(info.get("trace_id") or info.get("request_id"))
-        if not trace_id:
-            reading.unusable(origin, "it is a trace without trace_id")
-            continue
-        if not spans:
-            said = f"trace {trace_id} has no spans; export traces with include_spans=True."
-            reading.drop("no_trajectory", f"{origin} {said}")
-            continue
-        for place in _ABOUT:
-            yield span_of({}, mapping(info.get(place)), origin, trace_id=trace_id)
-        for span in spans:
-            events = [
-                SpanEvent(text_of(event.get("name")), mapping(event.get("attributes")))
-                for event in objects(span.get("events"))
-            ]
-            above = span.get("parent_span_id") or span.get("parent_id")
-            yield span_of(
-                span,
-                _decoded(mapping(span.get("attributes"))),
-                origin,
-                events,
-                trace_id=trace_id,
-                span_id=_span_id(span.get("span_id") or inside(span, "context", "span_id")),
-                parent_span_id=_span_id(above),
-            )
-        for found in objects(parsed(info.get("assessments"))):
-            yield from _assessments(found, trace_id, reading)
+        yield from _said(record, origin, reading)
+
+
+def run_of_trace(trace: Record) -> Draft:
+    """Return the run of a trace, as ``Trace.to_dict`` gives it, whatever was assessed.
+
+    Raises
+    ------
+    InputError
+        If it names no task, or has no step of an agent.
+    """
+    reading = Reading(options={"keep_unlabelled": True})
+    said = [
+        one
+        for one in _said(trace, Origin("the trace", ""), reading)
+        if not isinstance(one, Assessment)
+    ]
+    run = next(iter(drafts_of_traces(said, reading)), None)
+    if run is None:
+        raise InputError(next(iter(reading.examples.values()), "the trace has no trace_id."))
+    return run
+
+
+def _said(record: Record, origin: Origin, reading: Reading) -> Said:
+    info, spans = _trace(record)
+    trace_id = text_of(info.get("trace_id") or info.get("request_id"))
+    if not trace_id:
+        reading.unusable(origin, "it is a trace without trace_id")
+        return
+    if not spans and reading.judged:
+        # assessments are enough to certify; what was asked may be a task
+        asked = {"mlflow.spanInputs": info.get("request_preview") or info.get("request")}
+        spans = [{"span_id": trace_id, "name": "run", "attributes": asked}]
+    elif not spans:
+        said = f"trace {trace_id} has no spans; export traces with include_spans=True."
+        reading.drop("no_trajectory", f"{origin} {said}")
+        return
+    for place in _ABOUT:
+        yield span_of({}, mapping(info.get(place)), origin, trace_id=trace_id)
+    for span in spans:
+        events = [
+            SpanEvent(text_of(event.get("name")), mapping(event.get("attributes")))
+            for event in objects(span.get("events"))
+        ]
+        above = span.get("parent_span_id") or span.get("parent_id")
+        yield span_of(
+            span,
+            _decoded(mapping(span.get("attributes"))),
+            origin,
+            events,
+            trace_id=trace_id,
+            span_id=_span_id(span.get("span_id") or inside(span, "context", "span_id")),
+            parent_span_id=_span_id(above),
+        )
+    for found in objects(parsed(info.get("assessments"))):
+        yield from _assessments(found, trace_id, reading)
 
 
 def _is_trace(record: Record) -> bool:

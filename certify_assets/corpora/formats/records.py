@@ -224,7 +224,7 @@ def opened(file: SourceFile, wanted: Collection[str] = ()) -> Opened:
         refuse_repeated(file.name, names)
 
         def cells(_: Collection[str]) -> Iterator[Row]:
-            for line, row in text.rows(text.opened()):
+            for line, row in text.rows():
                 yield line, row if isinstance(row, str) else dict(zip(names, row, strict=True))
 
         return Opened(names, cells, text.read_as)

@@ -62,6 +62,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "inputs.task_id",
         "metadata.task",
         "metadata.dataset_item_id",
+        "dataset_record_id",
         "reference_example_id",
     ),
     "attempt": ("attempt", "metadata.attempt", "trial", "metadata.trial"),

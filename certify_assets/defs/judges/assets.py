@@ -6,7 +6,7 @@ import dagster as dg
 
 from certify_assets.defs.assets import AssetStep, Made, bill_metrics, judge_asset, score_metadata
 from certify_assets.defs.judges.models import judge_model
-from certify_assets.defs.names import CORPORA_GROUP, corpora_partitions, judge_key, key, source
+from certify_assets.defs.names import judge_key, key
 from certify_assets.defs.policies import EXPIRES, KEPT_CURRENT, attempted, pool_of
 from certify_assets.defs.setup import judges
 from certify_assets.judges.judged import JudgedCorpus
@@ -23,17 +23,6 @@ from certify_assets.operations.monitor_record import MonitorRecord
 from certify_assets.operations.spending import read_spending
 from certify_assets.reports import judge_page, monitor_page
 
-audit_sample = source(
-    "operations/audit_sample",
-    # an input: judges read it, and operations read judges
-    CORPORA_GROUP,
-    kinds={"file"},
-    partitions_def=corpora_partitions,
-    description="Score tables with outcomes in monitoring/<corpus>/<judge>/ of the data root: "
-    "tasks drawn at random before scoring, every attempt labelled, in order of file name, then "
-    "row. Labels from the review queue do not belong here.",
-)
-
 
 def judge_assets() -> list[dg.AssetsDefinition]:
     """Return the chain of every judge: the platform's, and those of the user's document."""
@@ -41,9 +30,9 @@ def judge_assets() -> list[dg.AssetsDefinition]:
     return [maker(spec) for spec in judges().values() for maker in makers]
 
 
-def monitor_assets() -> list[dg.AssetSpec | dg.AssetsDefinition]:
-    """Return the audit sample and the monitor of every judge."""
-    return [audit_sample, *(_monitor(spec) for spec in judges().values())]
+def monitor_assets() -> list[dg.AssetsDefinition]:
+    """Return the monitor of every judge."""
+    return [_monitor(spec) for spec in judges().values()]
 
 
 def _corpora(*names: str) -> list[dg.AssetKey]:
@@ -209,12 +198,11 @@ def _monitor(spec: JudgeSpec) -> dg.AssetsDefinition:
         freshness_policy=EXPIRES,
         deps=[
             judge_key(spec.name, "certificate"),
-            audit_sample,
             key("corpora/split_manifest"),
         ],
     )
     def monitor(step: AssetStep) -> Made:
-        """Test the thresholds in use on newly labelled tasks.
+        """Test the thresholds of the judge on newly labelled tasks, where it is deployed.
 
         An alarm for an error above the budget is false with probability at most delta over all
         time. The page shows an interval for the error. Says so where there are no labels yet.
@@ -234,7 +222,7 @@ def monitor_made(
     return step.made(
         {"verdict": verdict, "reason": document.reason, "judge": judge.name, **more},
         version=version,
-        params={"status": document.status, "files": len(document.files)},
+        params={"status": document.status},
         metrics=monitor_page.monitor_metrics(document),
         page=judge.key("monitor.html"),
     )

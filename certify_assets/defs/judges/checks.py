@@ -57,8 +57,8 @@ def reproducible(judge: JudgedCorpus) -> Verdict:
 def certified(judge: JudgedCorpus) -> Verdict:
     """Something is certified on a side, and what both decide in all.
 
-    Says of each side and budget without a certificate which of tasks, success rate, ranking or
-    guard stopped it. WARN where no answer can be read.
+    Says of each side and budget without a certificate which of tasks, judge or guard stopped it.
+    WARN where no answer can be read.
     """
     sides = certifier.deciding_sides(certifier.load_certificates(judge))
     reasons = certifier.why_nothing(judge)

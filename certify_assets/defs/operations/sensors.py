@@ -22,11 +22,9 @@ from certify_assets.defs.jobs import decide_job, onboard_job, recertify_job
 from certify_assets.defs.names import (
     CORPORA,
     INBOX,
-    SAMPLE,
     SOURCE,
     corpora_partitions,
     observation,
-    sample_version,
     source_version,
 )
 from certify_assets.defs.resources import DataRoot
@@ -222,19 +220,13 @@ def reviewed_labels_sensor(
 ) -> dg.SensorResult:
     """Watch the labels of every corpus.
 
-    New ones go to monitor and recertification, each set of labels once. The audit samples, which
-    nobody reviews here, are observed: what depends on them is kept current.
+    New ones go to monitor and recertification, each set of labels once.
     """
     store, seen = data_root.view(), _seen(context)
-    requests, events = dict[str, str](), list[dg.AssetObservation]()
+    requests = dict[str, str]()
     for name in sorted(context.instance.get_dynamic_partitions(CORPORA)):
-        corpus = Corpus(store, name)
-        (_, labels), sample = known_head(corpus), sample_version(corpus)
+        _, labels = known_head(Corpus(store, name))
         if labels and seen.get(name) != labels:
             seen[name] = labels
             requests[f"labels:{name}:{labels}"] = name
-        # no corpus has a name with a slash
-        if sample and seen.get(f"{SAMPLE}/{name}") != sample:
-            seen[f"{SAMPLE}/{name}"] = sample
-            events.append(observation(SAMPLE, name, sample))
-    return _result(seen, requests, "no new label", events)
+    return _result(seen, requests, "no new label")

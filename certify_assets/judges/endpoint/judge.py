@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, computed_field
+from pydantic import computed_field
 
-from certify_assets.documents import CLOSED
+from certify_assets.documents import Document
 from certify_assets.errors import IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import Bill, JudgeProvenance, Scores
@@ -37,10 +37,10 @@ _SHOWN = 80
 Kept = tuple[Path | None, Sequence[bytes]]
 
 
-class EndpointReport(BaseModel):
+class EndpointReport(Document):
     """Counts of one scoring."""
 
-    model_config = ConfigDict(**CLOSED, frozen=True)
+    TITLE = "bill of a scoring"
 
     decisions: int
     scored: int

@@ -52,7 +52,7 @@ class _TextPrompt:
     @property
     def sha256(self) -> str:
         """Hash of the texts."""
-        return sha256_bytes(canonical_json({"kind": self.kind, **self.auditor.to_dict()}))
+        return sha256_bytes(canonical_json({"kind": self.kind, **self.auditor.model_dump()}))
 
     def _asked(self, text: str) -> str:
         auditor = self.auditor

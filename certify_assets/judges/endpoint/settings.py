@@ -243,7 +243,7 @@ class EndpointEntry(Server):
             "model": self.model,
             "revision": self.revision,
             "asking": {**self.question(), "read": self.read, "top": self.top},
-            "auditor": self.auditor.to_dict(),
+            "auditor": self.auditor.model_dump(),
             "form": self.form,
             "tokenizer": [self.tokenizer, self.tokenizer_revision or None],
             "budget_tokens": self.budget_tokens,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from certify_assets.corpora.rendering import Rendered
     from certify_assets.judges.base import Judge
     from certify_assets.judges.lm.adapters import Provenance
     from certify_assets.judges.lm.judge import CausalJudge
@@ -97,14 +96,6 @@ class CausalFamily(JudgeFamily):
         """Hash of the encoder that the adapter belongs to."""
         return str(judge.read("adapter/judge.json").get("encoder_sha256", ""))
 
-    def cuts(self, judge: StoredJudge, model: Judge, rendered: Sequence[Rendered]) -> list[bool]:
-        """Return which runs lose characters, or tokens of their prompt."""
-        prompts = _causal(model).encoder.encode_texts([item.text for item in rendered])
-        return [
-            prompt.cut_tokens > 0 or item.cut_chars > 0
-            for prompt, item in zip(prompts, rendered, strict=True)
-        ]
-
     def describe(self, record: JudgeRecord) -> str:
         """Return the rows of SFT, and how many of them a cap left."""
         read = record.detail("training").get("rows", record.sft_trajectories)
@@ -115,9 +106,9 @@ class CausalFamily(JudgeFamily):
         self, judge: StoredJudge, model: CausalJudge, rows: pd.DataFrame, **details: Any
     ) -> JudgeRecord:
         save_files(judge.store, judge.key("adapter"), model)
-        reading = replace(judge.spec.reading, tokens=model.encoder.budget_tokens)
+        reading = judge.spec.reading.replace(tokens=model.encoder.budget_tokens)
         about = {"training": {}, "provenance": asdict(model.provenance()), **details}
-        return judge.record(model.adapter_sha256, rows, reads=reading.to_dict(), **about)
+        return judge.record(model.adapter_sha256, rows, reads=reading, **about)
 
 
 @judge_family("base")

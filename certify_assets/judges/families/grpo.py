@@ -276,7 +276,7 @@ def _run(judge: StoredJudge, before: JudgeRecord) -> str:
     """Name the folder of the arms by all that they depend on: other ones stand in no way."""
     corpus, spec = judge.corpus, _spec(judge)
     depends = [corpus.trajectories_sha256, corpus.manifest.sha256, before.adapter_sha256]
-    about = [*depends, spec.settings, spec.reading.to_dict(), spec.model, spec.revision]
+    about = [*depends, spec.settings, spec.reading.model_dump(), spec.model, spec.revision]
     return sha256_bytes(canonical_json(about))[:12]
 
 

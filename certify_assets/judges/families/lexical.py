@@ -232,17 +232,6 @@ class LexicalJudge(ArrayJudge):
         log_odds = np.asarray(features @ self.arrays["coefficients"], np.float64)
         return scores_from_log_odds(log_odds + self.arrays["intercept"])
 
-    def reasons(self, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
-        """Return what each word and word pair of a text adds to its score."""
-        words, weights = self.about.vocabulary, self.arrays["coefficients"]
-        return [
-            [
-                (words[place], float(value * weights[place]))
-                for place, value in zip(row.indices, row.data, strict=True)
-            ]
-            for row in self._features(texts)
-        ]
-
     def success_words(self, count: int = 30, *, success: bool = True) -> str:
         """Return the words that it takes for success, or for failure, the strongest first."""
         weights = self.arrays["coefficients"]

@@ -73,7 +73,6 @@ class Encoded:
 
     # the whole prompt, its verdict marker last: the next token is the verdict's first
     ids: tuple[int, ...]
-    cut_tokens: int = 0  # tokens of the body that were cut from its middle to fit the budget
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from pydantic import SerializerFunctionWrapHandler, model_serializer
+
 from certify_assets.corpora.rendering import Renderer, defuse, render_frame
+from certify_assets.documents import Document
 from certify_assets.errors import InputError, quoted
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.lm.language_model import Encoded, VerdictTokens
@@ -30,9 +33,10 @@ _LONGEST_VERDICT = 16
 SYSTEM = "system"
 
 
-@dataclass(frozen=True, slots=True)
-class AuditorPrompt:
+class AuditorPrompt(Document):
     """The texts of the judge's prompt, and the words that it answers with."""
+
+    TITLE = "auditor prompt"
 
     system: str = (
         "You are a sceptical auditor of runs of software agents. Decide from what the run shows "
@@ -49,7 +53,8 @@ class AuditorPrompt:
     # where the system text stands in a chat: its own message, or the head of the user's
     system_role: str = SYSTEM
 
-    def __post_init__(self) -> None:
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse texts that make no prompt."""
         for name in ("marker", "success", "fail"):
             if not getattr(self, name).strip():
                 raise InputError(f"the auditor prompt's {name} is empty; give a text.")
@@ -76,15 +81,13 @@ class AuditorPrompt:
     @property
     def sha256(self) -> str:
         """Hash of the prompt's texts."""
-        return sha256_bytes(canonical_json(self.to_dict()))
+        return sha256_bytes(canonical_json(self.model_dump()))
 
-    def to_dict(self) -> dict[str, str]:
-        """Return the texts; the role only where it is not the system's own."""
-        return {
-            name: value
-            for name, value in asdict(self).items()
-            if name != "system_role" or value != SYSTEM
-        }
+    @model_serializer(mode="wrap")
+    def _said(self, dump: SerializerFunctionWrapHandler) -> dict[str, str]:
+        # the role only where it is not the system's own
+        usual = {"system_role"} if self.system_role == SYSTEM else set()
+        return {name: value for name, value in dump(self).items() if name not in usual}
 
     def messages(self, user: str) -> list[dict[str, str]]:
         """Return the messages of a chat."""
@@ -196,9 +199,7 @@ class PromptEncoder:
         kept = room - len(self._cut_ids)
         tail = len(body) - kept // 2
         head = body[: kept - kept // 2]
-        return Encoded(
-            self.prefix_ids + head + self._cut_ids + body[tail:] + self.suffix_ids, tail - len(head)
-        )
+        return Encoded(self.prefix_ids + head + self._cut_ids + body[tail:] + self.suffix_ids)
 
     def encode_texts(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode rendered runs, in their order."""
@@ -276,7 +277,7 @@ def _templated(tokenizer: Any, prompt: AuditorPrompt, user: str) -> str:
     options = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": False}
     reason = ""
     # a template without a system role gets its text at the head of the user's message
-    for asked in (prompt, replace(prompt, system_role="user")):
+    for asked in (prompt, prompt.replace(system_role="user")):
         try:
             return str(tokenizer.apply_chat_template(asked.messages(user), **options))
         except Exception as error:

@@ -95,7 +95,4 @@ def judge(
 def prompts(count: int, seed: int = 0, *, longest: int = 60) -> list[Encoded]:
     generator = np.random.default_rng(seed)
     lengths = generator.integers(5, longest, count)
-    return [
-        Encoded(tuple(generator.integers(5, 96, length).tolist()), cut_tokens=int(length > 50))
-        for length in lengths
-    ]
+    return [Encoded(tuple(generator.integers(5, 96, length).tolist())) for length in lengths]

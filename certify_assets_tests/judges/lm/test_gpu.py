@@ -63,7 +63,7 @@ def test_bfloat16_rows_agree_with_float32_on_a_cpu(compact: LanguageModel) -> No
     assert parity(reference, same, tolerance=1e-3).passed
     half = score_prompts(_on_cuda(compact), prompts)
     assert len(set(half.score.tolist())) == 64
-    assert parity(reference, half, tolerance=0.25, least_agreement=0.8).passed
+    assert parity(reference, half, tolerance=0.25).passed
 
 
 def test_padded_rows_agree_with_rows_alone_and_with_themselves(compact: LanguageModel) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.documents import Document
 from certify_assets.errors import IntegrityError
-from certify_assets.judges.base import JudgeProvenance, Reason, Scores, scores_from_log_odds
+from certify_assets.judges.base import JudgeProvenance, Scores, scores_from_log_odds
 from certify_assets.judges.configured import WordsEntry
 from certify_assets.judges.families.lexical import (
     Counted,
@@ -21,7 +21,8 @@ from certify_assets.judges.families.lexical import (
     known_words,
     words_of,
 )
-from certify_assets.judges.families.structure.features import FEATURES, VERSION, structure_features
+from certify_assets.judges.families.structure.features import FEATURES as FEATURES
+from certify_assets.judges.families.structure.features import VERSION, structure_features
 from certify_assets.judges.families.structure.trees import BoostedTrees
 from certify_assets.judges.family import FileFamily
 from certify_assets.judges.model_files import (
@@ -138,13 +139,6 @@ class StructureJudge(ArrayJudge):
         """Judge trajectories by their steps; the texts are not read."""
         return self.decided(structure_features(runs))
 
-    def reasons(self, runs: pd.DataFrame, texts: Sequence[str] = ()) -> list[list[Reason]]:
-        """Return what each feature adds to the score of each run, the largest first."""
-        return [
-            _largest(zip(FEATURES, row.tolist(), strict=True))
-            for row in self.trees.contributions(structure_features(runs))
-        ]
-
     def provenance(self) -> JudgeProvenance:
         """Return what the scores depend on."""
         return self.made(self.about.renderer_sha256, asdict(self.about.settings))
@@ -165,12 +159,6 @@ def _fitted(
         random_state=settings.seed,
     )
     return BoostedTrees.fitted(model.fit(features, labels))
-
-
-def _largest(found: Iterable[tuple[str, float]]) -> list[Reason]:
-    """Order what features add to a score by its size, without those that add nothing."""
-    kept = [Reason(name, value) for name, value in found if value]
-    return sorted(kept, key=lambda reason: (-abs(reason.contribution), reason.feature))
 
 
 class Scale(NamedTuple):
@@ -310,20 +298,6 @@ class CombinedJudge(FileJudge):
             (scales.lexical(words.score) + scales.structure(steps.score)) / 2
         )
 
-    def reasons(self, runs: pd.DataFrame, texts: Sequence[str]) -> list[list[Reason]]:
-        """Return what each word and each feature adds to the score of each run."""
-        words, steps = self.lexical.reasons(texts), self.structure.reasons(runs)
-        of_words, of_steps = self.scales.lexical.deviation, self.scales.structure.deviation
-        return [
-            _largest(
-                [
-                    *((name, value / of_words / 2) for name, value in said),
-                    *((name, value / of_steps / 2) for name, value in done),
-                ]
-            )
-            for said, done in zip(words, steps, strict=True)
-        ]
-
     def success_words(self) -> str:
         """Return the words that its lexical part takes for success."""
         return self.lexical.success_words()
@@ -363,7 +337,6 @@ class StructureSpec(JudgeSpec):
 
     library = "scikitlearn"
     retrainable = True
-    explained = True
 
     family: Literal["structure"] = "structure"
     # of the steps, whose features it reads
@@ -409,7 +382,6 @@ class CombinedSpec(JudgeSpec):
 
     library = "scikitlearn"
     retrainable = True
-    explained = True
 
     family: Literal["combined"] = "combined"
     # of the words; of the steps all are read

@@ -1,8 +1,7 @@
-"""Boosted trees as arrays: trained by scikit-learn, evaluated and explained by numpy."""
+"""Boosted trees as arrays: trained by scikit-learn, evaluated by numpy."""
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,10 +52,6 @@ class BoostedTrees(NamedTuple):
             nodes = np.arange(tree.node_count)
             left, right = tree.children_left, tree.children_right
             inner, value = left >= 0, model.learning_rate * tree.value[:, 0, 0]
-            # children come after their parents
-            for node in nodes[inner][::-1]:
-                both = [left[node], right[node]]
-                value[node] = np.average(value[both], weights=tree.weighted_n_node_samples[both])
             trees.children[:, number, : len(nodes)] = np.where(inner, [left, right], nodes)
             trees.feature[number, : len(nodes)] = np.where(inner, tree.feature, 0)
             trees.threshold[number, : len(nodes)] = tree.threshold
@@ -66,36 +61,17 @@ class BoostedTrees(NamedTuple):
     def decision(self, features: _Features) -> _Floats:
         """Return the log-odds of runs; each is summed in the order of the trees."""
         total = np.full(len(features), self.base[0])
-        for number, leaves in enumerate(self._paths(features)[-1].T):
+        for number, leaves in enumerate(self._leaves(features).T):
             total += self.value[number, leaves]
         return total
 
-    def contributions(self, features: _Features) -> _Floats:
-        """Divide the log-odds among the features.
-
-        Each split on a run's path adds the change of the value from the node to its child to the
-        feature that it looks at (Saabas, 2014).
-
-        Returns
-        -------
-        ndarray of float64, shape (n, features)
-            Rows sum to the log-odds less their mean over the training runs.
-        """
+    def _leaves(self, features: _Features) -> NDArray[np.int64]:
+        """Return the leaf of each run in each tree: an array (runs, trees)."""
         trees, rows = np.arange(len(self.value)), np.arange(len(features))[:, None]
-        found = np.zeros(features.shape)
-        for here, there in pairwise(self._paths(features)):
-            change = self.value[trees, there] - self.value[trees, here]
-            np.add.at(found, (rows, self.feature[trees, here]), change)
-        return found
-
-    def _paths(self, features: _Features) -> list[NDArray[np.int64]]:
-        """Return the node of each run in each tree, level by level: arrays (runs, trees)."""
-        trees, rows = np.arange(len(self.value)), np.arange(len(features))[:, None]
-        levels = [np.zeros((len(features), len(trees)), dtype=np.int64)]
+        here = np.zeros((len(features), len(trees)), dtype=np.int64)
         while True:
-            here = levels[-1]
             right = features[rows, self.feature[trees, here]] > self.threshold[trees, here]
             there = self.children[right.astype(int), trees, here].astype(np.int64)
             if np.array_equal(there, here):
-                return levels
-            levels.append(there)
+                return here
+            here = there
