@@ -10,7 +10,7 @@ CPU seconds on one thread, scores of the paper's process:
                largest relative error of the saddlepoint where the exact tail is above 1e-6;
   start        processes of their own: the first certificate of 1,500 rows by the command and from
                Python against importing `certify_assets.certificates`, and loading the Dagster
-               definitions.
+               definitions; the component of one certificate against importing dagster.
 --quick: 5,000 tasks at most, one process of each.
 """
 
@@ -51,6 +51,12 @@ from certify_assets.certificates import certify
 with open(sys.argv[1]) as file:
     tasks, scores, outcomes = zip(*list(csv.reader(file))[1:])
 certify([float(score) for score in scores], [int(one) for one in outcomes], tasks)
+"""
+COMPONENT = """
+import dagster as dg
+from certify_assets.components import Certificate
+made = Certificate.from_attributes_dict(attributes={"asset": "scores", "decisions": True})
+made.build_defs(dg.ComponentTree.for_test().load_context)
 """
 
 
@@ -159,6 +165,9 @@ def show_start(times: int) -> None:
         ):
             taken = least(name, call)
             print(f"  {name}: {taken:.2f} CPU-s, {taken / imported:.1f} imports", flush=True)
+        alone = least("dagster", [*python, "import dagster"])
+        loaded = least("component", [*python, COMPONENT])
+        print(f"component of a certificate: {loaded / alone:.2f} times import dagster", flush=True)
 
 
 def main() -> None:

@@ -64,7 +64,7 @@ def start_judge(store: Store, *, seed: int = 0, epochs: float = 0.0) -> None:
         adapter_sha256=judge.adapter_sha256,
         manifest_sha256=manifest.sha256,
         renderer_sha256=COMPACT.renderer.sha256,
-        reads=COMPACT.to_dict(),
+        reads=COMPACT,
         seed=42,
     )
     store.write_json(f"judges/sft/{CORPUS}/adapter.json", record.to_dict())

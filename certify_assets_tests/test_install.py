@@ -131,6 +131,7 @@ def outcome(folder: Path, *arguments: str) -> dict[str, object]:
 def test_the_core_works_alone(statistics: Path, ending: str) -> None:
     cal, later, queue = (f"{name}.{ending}" for name in ("cal", "later", "queue"))
     kept, drawn, plan = f"{ending}.json", f"draw.{ending}", f"plan-{ending}.json"
+    assert outcome(statistics, "doctor", cal)["found"]
     outcome(statistics, "certificate", cal, "--alpha", "0.2", "--out", kept)
     assert outcome(statistics, "verify", kept, cal)["verified"] is True
     assert "audits" in outcome(statistics, "audit", kept, later)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,7 +125,7 @@ class Draw:
     @property
     def inputs(self) -> SampleInputs:
         """Return what a certificate says of the draw."""
-        return SampleInputs(**asdict(self))
+        return cast(SampleInputs, asdict(self))
 
     def rows(self, tasks: Sequence[str], runs: Sequence[str]) -> NDArray[np.int64]:
         """Return the places of the drawn runs, in the order in which they are drawn.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import io
@@ -155,6 +156,8 @@ def main(arguments: list[str] | None = None) -> None:
     # imports and tables make millions of objects that stay: Python would go through all of them
     # again and again for cycles, which takes a tenth of a run
     gc.set_threshold(20_000, 50, 20)
+    # and twice more at the end of the process, which takes a second where Dagster and MLflow are in
+    atexit.register(gc.freeze)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # a terminal that cannot show ≤ or a name gets a question mark instead of a traceback
         sys.stdout.reconfigure(errors="replace")

@@ -297,13 +297,7 @@ def section_blocks(sections: Iterable[Section]) -> Iterator[Any]:
     for section in sections:
         if section.facts:
             yield TextTable(section.heading, FIGURES, section.facts)
-        for found in section.tables:
-            if found.columns[0] != "corpus":
-                yield TextTable(*found[:3])
-                continue
-            for corpus in dict.fromkeys(row[0] for row in found.rows):
-                rows = [row[1:] for row in found.rows if row[0] == corpus]
-                yield TextTable(f"{corpus}: {found.title}", found.columns[1:], rows)
+        yield from (TextTable(*found[:3]) for found in section.tables)
         for item in section.findings:
             yield f"{section.heading}: {f'{item.code}: ' if item.code else ''}{item.message}"
 

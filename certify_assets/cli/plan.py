@@ -93,9 +93,10 @@ def plan(
             )
         table = labelled(table)
         known = observe(table.scores, table.labels, table.tasks)
-        bound, n_eff = auroc_lower_bound(known), known.clusters.n_eff
+        n_eff = known.clusters.n_eff
         success_rate = success_rate or float(np.mean(table.labels))
-        auroc = auroc or known.auroc
+        if auroc is None:
+            auroc, bound = known.auroc, auroc_lower_bound(known)
         if auroc is None or not 0 < success_rate < 1:
             raise InputError(
                 f"All outcomes of {scores} are equal. Guess --success-rate and --auroc."

@@ -174,11 +174,7 @@ def _certificate(source: _Source) -> dg.AssetsDefinition:
             metadata = {
                 **figures(found, table),
                 "scores": dg.MetadataValue.asset(source.key),
-                _DOCUMENT: dg.MetadataValue.json(
-                    # a certificate of one side promises nothing together with another
-                    {"certificates": [one.to_dict() for one in found.certificates]}
-                    | found.outline()
-                ),
+                _DOCUMENT: dg.MetadataValue.json(found.to_dict()),
             }
         return dg.MaterializeResult(metadata=metadata)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -37,8 +35,6 @@ _SCORED_SPLITS = ("rl", "cal", "test")
 _SPENT, _UNLABELLED = "cal_half_a", "_unlabelled"
 # splits that certify a judge before it has scored, and where RL chooses it
 _CAL_ALONE = ("cal",)
-# of a run, that are shown
-_MEBIBYTE = 1024.0 if sys.platform != "darwin" else 1024.0 * 1024.0
 
 
 class _Stage(NamedTuple):
@@ -58,11 +54,8 @@ _STAGES = {
 class StageFigures(TypedDict):
     """What training or scoring took."""
 
-    wall_seconds: float
     # of all threads of the process
     cpu_seconds: float
-    # the process's largest so far: the stage's own only where it has a process of its own
-    peak_mib: float
     rows: int
     # whether it took up what an earlier run left, so that its seconds are not all of it
     continued: bool
@@ -230,12 +223,10 @@ class JudgedCorpus(StoredJudge):
         """Measure a stage, which says how many rows it took; one that fails stores no figures."""
         rows: list[int] = []
         continued = self.store.keeps_work(self.key(_STAGES[stage].work))
-        wall, cpu = time.perf_counter(), time.process_time()
+        cpu = time.process_time()
         yield rows.append
         figures: StageFigures = {
-            "wall_seconds": round(time.perf_counter() - wall, 3),
             "cpu_seconds": round(time.process_time() - cpu, 3),
-            "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MEBIBYTE, 1),
             "rows": sum(rows),
             "continued": continued,
             "product_sha256": self._made(stage),

@@ -41,11 +41,7 @@ def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[PageTable]
         ("certified", "Certified coverage (error on TEST, coverage on TEST, audit)"): [
             {**name, **_certified(row, alphas)} for name, row, alphas in judged if row["certified"]
         ],
-        (
-            "cost",
-            "Cost: CPU seconds and largest memory of the process so far; tokens and money a "
-            "decision",
-        ): [
+        ("cost", "Cost: CPU seconds; tokens and money a decision"): [
             {**name, **_cost(row["cost"])} for name, row, _ in judged if row["family"] != "control"
         ],
     }
@@ -110,7 +106,7 @@ def _cell(cell: Mapping[str, Any] | None) -> str:
 
 
 def _cost(cost: Mapping[str, Any]) -> dict[str, str]:
-    """Return CPU seconds, memory, tokens, money and parse rate of training and scoring."""
+    """Return CPU seconds, tokens, money and parse rate of training and scoring."""
     train, score, each = cost["train"], cost["score"], cost["cpu_seconds_per_trajectory"]
     least = "≥ " if cost["at_least"] else ""
     tokens, paid = cost["tokens_per_decision"], cost["money_per_decision"]
@@ -119,11 +115,9 @@ def _cost(cost: Mapping[str, Any]) -> dict[str, str]:
         money = f"{least}{paid:.3g} {cost['currency']}".strip()
     return {
         "training CPU s": _seconds(train),
-        "training MiB": _memory(train),
         "scoring CPU s": _seconds(score),
         "rows": DASH if score is None else str(score["rows"]),
         "ms a trajectory": _NOT_MEASURED if each is None else f"{1000 * each:.2f}",
-        "scoring MiB": _memory(score),
         "tokens": DASH if tokens is None else f"{least}{tokens:.0f}",
         "money": money,
         "parsed": DASH if cost["parse_rate"] is None else percent(cost["parse_rate"]),
@@ -135,10 +129,6 @@ def _seconds(stage: Mapping[str, Any] | None) -> str:
         return _NOT_MEASURED
     # a run that went on from an earlier one has paid for less than all of it
     return f"{'≥ ' if stage['continued'] else ''}{stage['cpu_seconds']:.1f}"
-
-
-def _memory(stage: Mapping[str, Any] | None) -> str:
-    return DASH if stage is None else f"{stage['peak_mib']:.0f}"
 
 
 def write_comparison_page(

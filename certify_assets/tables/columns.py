@@ -172,7 +172,10 @@ class ColumnReader:
 
 def _numbers(cells: Sequence[Any], texts: str) -> Sequence[float | None]:
     """Return scores as numbers, None where a cell is none; `texts` are those among them."""
-    if set(map(type, cells)) == {str} and "_" not in texts:
+    kinds = set(map(type, cells))
+    if kinds == {float}:
+        return cells
+    if kinds == {str} and "_" not in texts:
         with suppress(ValueError):
             return list(map(float, cells))
     return each(cells, number_of)

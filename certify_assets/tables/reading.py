@@ -103,11 +103,11 @@ def _read_json(path: Path, stream: IO[bytes], wanted: AbstractSet[str]) -> Table
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8 text; save it in UTF-8.") from None
     if text.lstrip().startswith("["):
-        listed = _parsed(path, text)
+        listed = _parsed(text, path)
         rows = dict(enumerate(listed, 1)) if isinstance(listed, list) else {1: listed}
     else:
         lines = enumerate(text.split("\n"), 1)
-        rows = {line: _parsed(f"{path}, line {line}", part) for line, part in lines if part.strip()}
+        rows = {line: _parsed(part, path, line) for line, part in lines if part.strip()}
     for line, row in rows.items():
         if not isinstance(row, dict):
             raise InputError(f"{path}, line {line} is not a JSON object. {_ROWS}")
@@ -116,10 +116,11 @@ def _read_json(path: Path, stream: IO[bytes], wanted: AbstractSet[str]) -> Table
     return _of_rows(path, names, cells, wanted)
 
 
-def _parsed(where: Path | str, text: str) -> Any:
+def _parsed(text: str, path: Path, line: int | None = None) -> Any:
     try:
         return parse_json(text)
     except ValueError as error:
+        where = path if line is None else f"{path}, line {line}"
         raise InputError(f"{where} is not a JSON object ({first_line(error)}). {_ROWS}") from None
 
 

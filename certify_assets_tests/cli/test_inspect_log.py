@@ -71,6 +71,7 @@ def test_scorer_and_command_decide_a_real_log_alike(call: Call, tmp_path: Path) 
     )
     assert "decided_share" in printed
     for path in (edited, own, output):
+        assert list(read_judged([path]).kinds) == ["includes", "judge"], "verdicts are no truth"
         scores, metrics = scored(path)
         share = pytest.approx(decided / len(sides))
         assert metrics == {"decided_share": share, "certified_error_bound": 0.1}

@@ -12,6 +12,4 @@ def test_training_and_scoring_are_measured_and_no_hash_depends_on_it(corpora: St
     assert found["score"]["rows"] == len(table) and found["train"]["rows"] > 0
     for stage in found.values():
         assert stage["cpu_seconds"] > 0
-        assert stage["wall_seconds"] > 0
-        assert stage["peak_mib"] > 10
         assert not stage["continued"]

@@ -29,7 +29,6 @@ from certify_assets.operations.decisions import (
     first_decisions_of,
     load_decisions,
 )
-from certify_assets.operations.history import operation_history
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.lineage import find, walk
 from certify_assets.operations.receiving import receive, undo_batch
@@ -122,7 +121,7 @@ def test_two_small_deliveries_end_certified_by_one_draw(deployed: Store, tmp_pat
 
     label_draw(deployed, second.batch)
     corpus = Corpus(deployed, "c")
-    (shown,) = operation_history(corpus).batches
+    (shown,) = (item.summary() for item in batch_audits(corpus))
     assert (shown.state, shown.batches) == ("certified", audit.record.batches)
     assert shown.sentence.startswith(f"{first.batch} and {second.batch}: ")
     frame = load_decisions(corpus)

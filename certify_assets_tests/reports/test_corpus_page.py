@@ -50,7 +50,6 @@ def test_the_page_shows_everything_and_escapes_it(nasty: CorpusReport) -> None:
         "Flips",
         "Outcomes by task and attempt",
         "success rate of those",
-        "95 % interval",
         "the column outcome",
         "duplicate",
         "is a copy of",

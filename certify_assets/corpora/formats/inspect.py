@@ -273,7 +273,12 @@ def _drafts(file: SourceFile, log: Any, samples: _Samples, reading: Reading) -> 
         for key in ("id", "epoch"):
             if not is_id(sample.get(key)):
                 raise LeftOutError(f"its {key} is {str(sample.get(key))[:40]!r}")
-        scores = mapping(sample.get("scores"))
+        # what a certificate decided is neither a judge's score nor the truth
+        scores = {
+            name: score
+            for name, score in mapping(sample.get("scores")).items()
+            if not inside(score, "metadata", "certificate_sha256")
+        }
         judgements = judgements_of(scores) if reading.judged else ()
         scorer, outcome = ("outcome", None) if reading.judged else _score(scores, place, reading)
         if sample.get("error"):
