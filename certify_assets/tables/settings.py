@@ -233,7 +233,7 @@ class ReadingOptions:
     remembered: Mapping[str, str] | None = None
     grouped: bool | None = None
 
-    def provenance(self, named: Mapping[str, str], scale: str, grouped: int) -> dict[str, str]:
+    def provenance(self, named: Mapping[str, str], scale: str, grouped: int = 0) -> dict[str, str]:
         """Return what a certificate says of a table that was read so: nothing of a plain one."""
         said = {
             "score_scale": scale,
