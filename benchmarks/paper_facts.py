@@ -149,7 +149,8 @@ def _two_tables(corpus: str, judge: str) -> PaperFact:
         f"{coverages()[key]:.3f} in the main table, "
         f"{coverages(on_test=True)[key]:.3f} in the table of the five procedures",
         f"apart by {abs(coverages()[key] - coverages(on_test=True)[key]):.3f}. Different captions "
-        f"(threshold from CAL; TEST scores themselves) would explain it, but {equal} of the {len(certifying)} cells that certify agree to three digits in both",
+        f"(threshold from CAL; TEST scores themselves) would explain it, but {equal} of the "
+        f"{len(certifying)} cells that certify agree to three digits in both",
         values={
             "main": coverages()[key],
             "real": coverages(on_test=True)[key],
