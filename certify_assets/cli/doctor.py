@@ -27,7 +27,7 @@ from certify_assets.cli.reading import column_options, reading_words, remedies
 from certify_assets.cli.sample import rows_to_label
 from certify_assets.corpora.formats.scout import is_scan, write_validation
 from certify_assets.corpora.judged import read_runs
-from certify_assets.doctor import BUDGETS, GUESS, Diagnosis, JudgeAnswer, diagnose, sides_of
+from certify_assets.doctor import BUDGETS, GUESS, DoctorReport, JudgeAnswer, diagnose, sides_of
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
 from certify_assets.reports.label_page import RunToLabel, label_page, studio_tasks
@@ -124,7 +124,7 @@ def _judge(one: JudgeAnswer) -> JsonObject:
     return {"name": one.name, "auroc": one.auroc, "labelled": one.labelled, "decided": decided}
 
 
-def _there(found: Diagnosis) -> Iterator[str]:
+def _there(found: DoctorReport) -> Iterator[str]:
     """Say what is there."""
     counts = found.found
     least, median, most = counts["attempts"].values()
@@ -144,7 +144,7 @@ def _listed(names: Sequence[str]) -> str:
     return (", ".join(names[:_MOST_NAMES]) or "none") + more
 
 
-def _said(found: Diagnosis) -> Iterator[str]:
+def _said(found: DoctorReport) -> Iterator[str]:
     """Say what is certified, or why nothing is."""
     if found.obstacle:
         yield found.obstacle
@@ -190,7 +190,7 @@ def _promise(found: CertificateSet) -> str:
     return found.statement or found.certificates[0].statement
 
 
-def _offered(found: Diagnosis, drawn: int, out: Path) -> Iterator[str]:
+def _offered(found: DoctorReport, drawn: int, out: Path) -> Iterator[str]:
     """Say what labels would buy, and where the runs to label are."""
     if not found.plans:
         return
@@ -234,7 +234,7 @@ def _how(out: Path) -> str:
     )
 
 
-def _draw(found: Diagnosis, paths: Sequence[Path], out: Path) -> int:
+def _draw(found: DoctorReport, paths: Sequence[Path], out: Path) -> int:
     """Write the runs to label; return their number, 0 where there is nothing to write."""
     plan, best = found.plan, found.best
     if found.answer != "label" or plan is None or best is None or best.table.trajectories is None:
@@ -281,11 +281,11 @@ def _is_scan(paths: Sequence[Path]) -> bool:
     return len(paths) == 1 and is_scan(paths[0])
 
 
-def _settings(found: Diagnosis) -> Settings:
+def _settings(found: DoctorReport) -> Settings:
     return Settings(alpha=_budget(found))
 
 
-def _budget(found: Diagnosis) -> float:
+def _budget(found: DoctorReport) -> float:
     """Return the stricter budget that is certified, or that the plan has a fair chance of."""
     if found.answer == "certificate" and found.best is not None:
         return next(a for a, share in zip(BUDGETS, found.best.decided, strict=True) if share)
@@ -294,7 +294,7 @@ def _budget(found: Diagnosis) -> float:
 
 
 def _steps(
-    found: Diagnosis,
+    found: DoctorReport,
     paths: Sequence[Path],
     labels: Path | None,
     reading: ReadingOptions,
