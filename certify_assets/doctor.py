@@ -330,9 +330,8 @@ def _tables(
         notes += [] if tables else table.read_as
         if labels is not None:
             require_ids(table)
-            table = labels.join(table)
-            if table.outcomes is None or (table.outcomes < 0).all():
-                raise labels.no_match(table)
+            table = labels.join_alone(table)
+        table.refuse_part_of_draw()
         tables[judge] = table
     return tables, notes
 

@@ -13,7 +13,7 @@ from certify_assets.certificates.procedures import CONFIDENT
 from certify_assets.certificates.sampling import Draw
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet
-from certify_assets.cli.drawn import DRAWN_BY, filled, names_of
+from certify_assets.cli.drawn import filled, names_of
 from certify_assets.cli.options import PATH, SOURCE, as_given
 from certify_assets.cli.output import (
     NOTHING,
@@ -33,7 +33,7 @@ from certify_assets.errors import InputError
 from certify_assets.reports.label_page import RunToLabel, label_page, studio_tasks
 from certify_assets.reports.review_run import whole_text
 from certify_assets.tables.reading import read_table
-from certify_assets.tables.settings import COLUMNS, ReadingOptions
+from certify_assets.tables.settings import COLUMNS, DRAWN_BY, ReadingOptions
 from certify_assets.tables.writing import harmless
 from certify_assets.words import WORDS, at_most, percent
 
