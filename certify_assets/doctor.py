@@ -137,6 +137,8 @@ class DoctorReport:
         What was understood.
     obstacle : str
         What has to be settled before there is any answer.
+    hidden : tuple of str
+        Columns that say what is thought of a run, which a reviewer is not to see.
     """
 
     title: str
@@ -149,6 +151,7 @@ class DoctorReport:
     guess: tuple[float, float] = GUESS
     notes: tuple[str, ...] = ()
     obstacle: str = ""
+    hidden: tuple[str, ...] = ()
 
     @property
     def best(self) -> JudgeAnswer | None:
@@ -223,6 +226,7 @@ def diagnose(
         columns=columns,
         notes=(*runs.notes, *notes),
         obstacle=obstacle,
+        hidden=(*runs.kinds, *judges, *truths, {**COLUMNS, **reading.columns}["again"]),
     )
     if obstacle:
         return diagnosis

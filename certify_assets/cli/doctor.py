@@ -34,7 +34,7 @@ from certify_assets.reports.label_page import RunToLabel, label_page, studio_tas
 from certify_assets.reports.review_run import whole_text
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.settings import COLUMNS, DRAWN_BY, ReadingOptions
-from certify_assets.tables.writing import harmless
+from certify_assets.tables.writing import check_table_file, harmless
 from certify_assets.words import WORDS, at_most, percent
 
 _CERTIFICATE = "certificate.json"
@@ -83,7 +83,8 @@ def doctor(
     The answer is the share of runs that need no review, at most 10 % or 20 % of them wrong. Where
     labels are missing, it is the runs to label and what they would buy (exit 3).
     """
-    refuse_overwrite({"--out": out}, {"PATH": paths[0], "--labels": labels})
+    inputs = {f"PATH {path}": path for path in paths}
+    refuse_overwrite({"--out": out}, {**inputs, "--labels": labels})
     with remedies():
         found = diagnose(paths, labels=labels, judge=judge, truth=truth, reading=reading)
     drawn = _draw(found, paths, out)
@@ -250,9 +251,11 @@ def _draw(found: DoctorReport, paths: Sequence[Path], out: Path) -> int:
         )
     tasks, runs = names_of(best.table)
     draw = Draw.of(tasks, runs, best.table.scores, count=plan.labels, attempts=plan.attempts)
-    hidden = [*found.found["judges"], *found.found["truths"]]
-    drawn, columns = rows_to_label(best.table, draw, _settings(found), hidden=hidden)
+    drawn, columns = rows_to_label(best.table, draw, _settings(found), hidden=found.hidden)
     kept = harmless(out.with_suffix(".csv"), columns, drawn.naming_columns)
+    if page:
+        # the labels are downloaded as a CSV with these
+        check_table_file(out.with_suffix(".csv"), {COLUMNS["id"]: columns[COLUMNS["id"]]})
     if _is_scan(paths):
         write_validation(_VALIDATION, columns[COLUMNS["id"]])
     if not page:
@@ -272,8 +275,9 @@ def _draw(found: DoctorReport, paths: Sequence[Path], out: Path) -> int:
 
 
 def _is_blank(path: Path, mark: str, outcome: str) -> bool:
-    """Whether a file has a column that marks it as one of ours, and no outcome yet."""
-    return mark in read_table(path, {mark}).columns and not filled(path, outcome)
+    """Whether a file has the columns of a file of ours, and no outcome yet."""
+    there = read_table(path, {mark, outcome}).columns.keys()
+    return {mark, outcome} <= there and not filled(path, outcome)
 
 
 def _is_scan(paths: Sequence[Path]) -> bool:

@@ -133,7 +133,9 @@ def sample(
     settings = Settings(**({} if alpha is None else {"alpha": alpha}))
     several = has_several(drawn)
     batches = _batches(drawn, sides, settings)
-    found = sheet(drawn, draw, batches, outcome=outcome, hidden=[columns["score"]])
+    found = sheet(
+        drawn, draw, batches, outcome=outcome, hidden=[columns["score"], columns["again"]]
+    )
     require_first(
         scores,
         "sample",
