@@ -224,8 +224,8 @@ class ScoreTable:
 
     @property
     def naming_columns(self) -> set[str]:
-        """The columns of the file that name tasks, runs, agents and splits."""
-        return self._called("task", "id", "agent", "split")
+        """The columns of the file that name tasks, runs, agents, groups and splits."""
+        return self._called("task", "id", "agent", "group", "split")
 
     def _called(self, *fields: str) -> set[str]:
         """Return what the file calls the columns of some fields."""
@@ -267,7 +267,7 @@ def read_score_table(
     source: Any,
     reading: ReadingOptions | None = None,
     *,
-    fields: Collection[str] = tuple(_ATTRIBUTES),
+    fields: Collection[str] = (*_ATTRIBUTES, "group"),
 ) -> ScoreTable:
     """Read and check a score table.
 
@@ -287,6 +287,11 @@ def read_score_table(
     """
     reading = reading or ReadingOptions()
     needed = {"task", "score", *reading.columns} - {"outcome"}
+    if reading.grouped is False:
+        fields = [one for one in fields if one != "group"]
+    elif reading.grouped and "outcome" in fields:
+        # decisions need no tasks
+        needed.add("group")
     read, found, there = _read(source, reading, fields, needed & set(fields), unique=True)
     scores, notes, scale = _scaled(read, there["score"], found["score"], reading)
     again = found.get("again")
@@ -295,20 +300,41 @@ def read_score_table(
     if reading.lower_is_better:
         scores, notes = -scores, [*notes, "lower scores as better"]
         again = None if again is None else -again
+    tasks, grouped = found.get("task", np.empty(0, dtype=np.object_)), 0
+    if (groups := found.get("group")) is not None and tasks.size:
+        grouped = _count_grouped(read.table, there["group"], tasks, groups)
+        notes = [
+            *notes,
+            f"{grouped} tasks in {len(set(groups))} groups of {there['group']!r}, each of which "
+            "counts as one task",
+        ]
+        tasks = groups
     return ScoreTable(
         source,
         read.table,
         np.arange(len(read.table)),
         scores,
-        found.get("task", np.empty(0, dtype=np.object_)),
+        tasks,
         found.get("outcome"),
         again,
         found.get("id"),
         found.get("agent"),
         found.get("split"),
         (*read.table.read_as, *read.notes, *notes),
-        reading.provenance(there, scale),
+        reading.provenance(there, scale, grouped),
     )
+
+
+def _count_grouped(table: Table, column: str, tasks: Objects, groups: Objects) -> int:
+    """Return the number of tasks; refuse one that lies in two groups."""
+    group_of: dict[str, str] = {}
+    for place, (task, group) in enumerate(zip(tasks.tolist(), groups.tolist(), strict=True)):
+        if group_of.setdefault(task, group) != group:
+            raise InputError(
+                f"{table.path}, {table.row(place)}, column {column!r}: task {shown(task)} is in "
+                f"the groups {shown(group_of[task])} and {shown(group)}. Give each task one group."
+            )
+    return len(group_of)
 
 
 #: names of columns in tables of labels that are meant although they hold no word that tells
@@ -390,6 +416,7 @@ def _read(
         "task": read.ids,
         "id": read.unique_ids if unique else read.ids,
         "agent": read.names,
+        "group": read.ids,
         "split": read.names,
         "annotator": read.names,
     }
