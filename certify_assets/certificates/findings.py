@@ -72,6 +72,8 @@ SENTENCES: Final = {
     "{other} and {one}. Count them as one task with --set ids=fold, or rename them.",
     "one_run_a_task": "Each of the {counts.tasks} tasks has one row, and {why}. If a task was run "
     "more than once, write it without the attempt: its rows then count as one task.",
+    "grouped": "{grouped} tasks lie in {counts.tasks} groups. Each group counts as one task here, "
+    "because its tasks may err together.",
     "copies_across_tasks": "{copied} of {rows.scored} rows belong to tasks that repeat another "
     "task in all scores and outcomes. Leave the copies out: they are no further evidence.",
     "scores_are_outcomes": "The scores are {low} and {high}, and each stands for one outcome. They "
@@ -131,7 +133,7 @@ def certificate_findings(
     given: Evidence, evaluation: Evaluation, settings: Settings
 ) -> tuple[Finding, ...]:
     """Return what the provenance states, and what is particular to the data of a certificate."""
-    known = given.table.labelled
+    known, grouped = given.table.labelled, given.names.get("grouped")
     case = _Case(given, known, evaluation, settings)
     figures = {
         "table": given.table,
@@ -141,11 +143,13 @@ def certificate_findings(
         "settings": settings,
         "pool": given.pool,
         "repeats": given.repeats,
+        "grouped": grouped,
     }
     found = [
         *_of_the_table(case),
         *([("duplicate_rows", {})] if given.repeats else []),
         *_of_the_tasks(case),
+        *([("grouped", {})] if grouped else []),
         *_of_the_ranking(case),
         *_of_the_judge(case),
         *_of_the_certificate(case),

@@ -93,8 +93,8 @@ def reading_options(
             "--columns",
             metavar="FIELD=NAME,…",
             callback=lambda _, __, text: parse_columns(text or ""),
-            help="Other names of columns: task=…,score=…,again=…,outcome=…,id=…,agent=…,split=…,"
-            "annotator=….",
+            help="Other names of columns: task=…,score=…,again=…,outcome=…,id=…,agent=…,group=…,"
+            "split=…,annotator=….",
         ),
     ]
     if names:

@@ -12,8 +12,8 @@ from certify_assets.certificates.inputs import UNCLEAR, UNLABELLED
 from certify_assets.errors import InputError
 from certify_assets.tables.agreement import Agreement, Said, measure_agreement
 from certify_assets.tables.score_table import LabelRows, ScoreTable, read_labels
-from certify_assets.tables.settings import ReadingOptions
-from certify_assets.tables.table import shown, word_of
+from certify_assets.tables.settings import DRAWN_BY, ReadingOptions
+from certify_assets.tables.table import matched, shown, word_of
 
 #: what reviewers write where they cannot settle a run
 _UNCLEAR_WORD = "unclear"
@@ -31,6 +31,8 @@ class RunLabels:
     said: tuple[Said, ...] = ()
     # runs on which as many annotators say 1 as 0; they have no label
     ties: int = 0
+    # runs of the file of a draw that wait for a label; None of any other file
+    waiting: frozenset[str] | None = None
 
     @classmethod
     def read(cls, path: Path, reading: ReadingOptions) -> RunLabels:
@@ -67,7 +69,37 @@ class RunLabels:
             for (name, run), place in places.items()
             if name and outcomes[place] in (0, 1)
         )
-        return cls(path, labels, rows.table.read_as, said_by, len(found) - len(labels))
+        waiting = None
+        if matched([name for name in rows.table.names if name], {DRAWN_BY}):
+            waiting = frozenset(rows.ids.tolist()) - labels.keys()
+        return cls(path, labels, rows.table.read_as, said_by, len(found) - len(labels), waiting)
+
+    def join_alone(self, table: ScoreTable) -> ScoreTable:
+        """Return a table with these outcomes where no draw says which runs were to be labelled.
+
+        Raises
+        ------
+        InputError
+            If no label names a run of the table, labels are unclear, or the file is of a draw: its
+            first labels are those of the runs that the judge is surest of.
+        """
+        if self.waiting is not None:
+            raise InputError(
+                f"{self.path} is the file of a draw, of which perhaps only the narrowest runs have "
+                "a label. Give it with --sample to certify certificate, so that the others count "
+                "too."
+            )
+        joined = self.join(table)
+        assert joined.outcomes is not None
+        if (joined.outcomes == UNLABELLED).all():
+            raise self.no_match(table)
+        if (joined.outcomes == UNCLEAR).any():
+            raise InputError(
+                f"{self.path} calls runs unclear, which only a draw settles. Give its file "
+                "with --sample to certify certificate, or leave these runs out with --set "
+                "no_label=unclear."
+            )
+        return joined
 
     def join(self, table: ScoreTable) -> ScoreTable:
         """Return a table with these outcomes: `UNLABELLED` where a run has none."""

@@ -18,6 +18,7 @@ from certify_assets.tables.columns import ColumnReader
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.settings import (
     COLUMNS,
+    DRAWN_BY,
     PERCENT,
     IssuedReading,
     ReadingOptions,
@@ -187,9 +188,22 @@ class ScoreTable:
                 ],
                 {"unlabelled": "drop"},
             )
+        self.refuse_part_of_draw()
         kept = self.take(self.outcomes >= 0)
         notes = (*self.read_as, f"{rows} without an outcome left out")
         return replace(kept, read_as=notes, left_out=int(missing.size))
+
+    def refuse_part_of_draw(self) -> None:
+        """Refuse drawn runs of which some have no label: the judge is surest of the others."""
+        if self.outcomes is None or (self.outcomes < 0).all():
+            return
+        drawn = matched([*filter(None, self.table.names)], {DRAWN_BY})
+        waiting = int(np.count_nonzero((self.outcomes < 0) & ~np.isnan(self.scores)))
+        if drawn and waiting:
+            raise InputError(
+                f"{self.path} has the column {DRAWN_BY} of a draw, and {waiting:,} of its runs "
+                "have no label. Give the table that was drawn from, and the draw with --sample."
+            )
 
     @property
     def labels(self) -> NDArray[np.int8]:
@@ -210,8 +224,8 @@ class ScoreTable:
 
     @property
     def naming_columns(self) -> set[str]:
-        """The columns of the file that name tasks, runs, agents and splits."""
-        return self._called("task", "id", "agent", "split")
+        """The columns of the file that name tasks, runs, agents, groups and splits."""
+        return self._called("task", "id", "agent", "group", "split")
 
     def _called(self, *fields: str) -> set[str]:
         """Return what the file calls the columns of some fields."""
@@ -253,7 +267,7 @@ def read_score_table(
     source: Any,
     reading: ReadingOptions | None = None,
     *,
-    fields: Collection[str] = tuple(_ATTRIBUTES),
+    fields: Collection[str] = (*_ATTRIBUTES, "group"),
 ) -> ScoreTable:
     """Read and check a score table.
 
@@ -273,6 +287,11 @@ def read_score_table(
     """
     reading = reading or ReadingOptions()
     needed = {"task", "score", *reading.columns} - {"outcome"}
+    if reading.grouped is False:
+        fields = [one for one in fields if one != "group"]
+    elif reading.grouped and "outcome" in fields:
+        # decisions need no tasks
+        needed.add("group")
     read, found, there = _read(source, reading, fields, needed & set(fields), unique=True)
     scores, notes, scale = _scaled(read, there["score"], found["score"], reading)
     again = found.get("again")
@@ -281,20 +300,41 @@ def read_score_table(
     if reading.lower_is_better:
         scores, notes = -scores, [*notes, "lower scores as better"]
         again = None if again is None else -again
+    tasks, grouped = found.get("task", np.empty(0, dtype=np.object_)), 0
+    if (groups := found.get("group")) is not None and tasks.size:
+        grouped = _count_grouped(read.table, there["group"], tasks, groups)
+        notes = [
+            *notes,
+            f"{grouped} tasks in {len(set(groups))} groups of {there['group']!r}, each of which "
+            "counts as one task",
+        ]
+        tasks = groups
     return ScoreTable(
         source,
         read.table,
         np.arange(len(read.table)),
         scores,
-        found.get("task", np.empty(0, dtype=np.object_)),
+        tasks,
         found.get("outcome"),
         again,
         found.get("id"),
         found.get("agent"),
         found.get("split"),
         (*read.table.read_as, *read.notes, *notes),
-        reading.provenance(there, scale),
+        reading.provenance(there, scale, grouped),
     )
+
+
+def _count_grouped(table: Table, column: str, tasks: Objects, groups: Objects) -> int:
+    """Return the number of tasks; refuse one that lies in two groups."""
+    group_of: dict[str, str] = {}
+    for place, (task, group) in enumerate(zip(tasks.tolist(), groups.tolist(), strict=True)):
+        if group_of.setdefault(task, group) != group:
+            raise InputError(
+                f"{table.path}, {table.row(place)}, column {column!r}: task {shown(task)} is in "
+                f"the groups {shown(group_of[task])} and {shown(group)}. Give each task one group."
+            )
+    return len(group_of)
 
 
 #: names of columns in tables of labels that are meant although they hold no word that tells
@@ -376,6 +416,7 @@ def _read(
         "task": read.ids,
         "id": read.unique_ids if unique else read.ids,
         "agent": read.names,
+        "group": read.ids,
         "split": read.names,
         "annotator": read.names,
     }

@@ -23,9 +23,12 @@ COLUMNS: Final[Mapping[str, str]] = {
     "outcome": "outcome",
     "id": "trajectory_id",
     "agent": "agent",
+    "group": "group",
     "split": "split",
     "annotator": "annotator",
 }
+#: the column by which the file of a draw says how it was drawn
+DRAWN_BY: Final = "drawn_by"
 #: the scale of scores that were divided by 100
 PERCENT: Final = "percent"
 # a name may hold commas: the next column begins where its field is named
@@ -166,7 +169,7 @@ _READERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "threshold": _number,
     **dict.fromkeys(("unlabelled", "ids"), _word),
 }
-_READING = (*_READERS, "columns", "score_scale", "lower_is_better")
+_READING = (*_READERS, "columns", "grouped", "score_scale", "lower_is_better")
 
 
 def reading_of(provenance: Mapping[str, str]) -> dict[str, str]:
@@ -219,6 +222,9 @@ class ReadingOptions:
     remembered
         What the columns of an earlier table were called. Where a table lacks such a column, it has
         the name that it has in most tables.
+    grouped
+        Whether tasks are joined to the groups of a column, which a table must have then. By default
+        they are where it has one.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -227,14 +233,17 @@ class ReadingOptions:
     score_scale: str | None = None
     issued: IssuedReading | None = None
     remembered: Mapping[str, str] | None = None
+    grouped: bool | None = None
 
-    def provenance(self, named: Mapping[str, str], scale: str) -> dict[str, str]:
+    def provenance(self, named: Mapping[str, str], scale: str, grouped: int = 0) -> dict[str, str]:
         """Return what a certificate says of a table that was read so: nothing of a plain one."""
         said = {
             "score_scale": scale,
             "lower_is_better": "true" if self.lower_is_better else "",
             **self.settings.provenance(),
             "columns": written_columns(named),
+            # number of tasks that were joined to groups
+            "grouped": str(grouped or ""),
         }
         return {name: words for name, words in said.items() if words}
 
@@ -255,6 +264,11 @@ class ReadingOptions:
             raise _contradicted(
                 issued, "scores of which higher ones are better", "lower_is_better=true"
             )
+        if "group" in self.columns and "grouped" not in known:
+            raise InputError(
+                f"{issued.name} was issued on tasks, not on groups of them. Leave "
+                f"--columns group={self.columns['group']} out, or issue it again with it."
+            )
         settings = TableSettings.of({name: known.get(name) for name in _READERS})
         return ReadingOptions(
             self.columns,
@@ -264,6 +278,7 @@ class ReadingOptions:
             # there is no doubt where it is said which scale scores are on
             issued if asked is None else None,
             parse_columns(known.get("columns", "")),
+            "grouped" in known,
         )
 
 

@@ -85,6 +85,7 @@ _LIKELY = {
     "outcome": ("outcome", "label", "success", "pass", "resolved", "correct", "solved", "verdict"),
     "id": ("trajectory", "run", "trace"),
     "agent": ("agent", "model"),
+    "group": ("group", "template", "repository"),
     "annotator": ("annotator", "reviewer", "rater"),
     "text": ("text", "transcript", "trajectory", "messages", "log"),
 }

@@ -60,6 +60,36 @@ def test_verify_refuses_forged_documents_and_other_data(
     assert call(f"verify {certificate} {tmp_path}/other.csv").code == 3
 
 
+def test_groups_of_tasks_are_resampled_instead_of_tasks(call: Call, tmp_path: Path) -> None:
+    frame = score_rows(tasks=80, attempts=6)
+    template = pd.factorize(frame["task_id"])[0] // 4
+    table, as_tasks, plain = (tmp_path / f"{name}.csv" for name in ("groups", "tasks", "plain"))
+    frame.assign(template=template).to_csv(table, index=False)
+    frame.assign(task_id=template).to_csv(as_tasks, index=False)
+    frame.to_csv(plain, index=False)
+    asked = "--side reject --alpha .2 --json"
+    kept = tmp_path / "c.json"
+    found = call(f"certificate {table} --columns group=template {asked} --out {kept}")
+    same = call(f"certificate {as_tasks} {asked}").json
+    assert "80 tasks in 20 groups of 'template'" in found.err
+    assert {key: found.json[key] for key in ("tasks", "threshold", "inputs")} == {
+        key: same[key] for key in ("tasks", "threshold", "inputs")
+    }
+    assert "grouped" in [finding["code"] for finding in found.json["findings"]]
+    assert call(f"verify {kept} {table}").code == 0
+    # decisions need no groups, and what is compared with the certificate does
+    assert call(f"decide {kept} {plain}").code == 0
+    refused = call(f"audit {kept} {plain}")
+    assert refused.code == 2 and "no column 'group'" in refused.err
+    call(f"certificate {plain} {asked} --out {kept}")
+    refused = call(f"verify {kept} {table} --columns group=template")
+    assert refused.code == 2 and "issued on tasks, not on groups" in refused.err
+    assert call(f"verify {kept} {table}").code == 0
+    frame.assign(group=range(len(frame))).to_csv(table, index=False)
+    refused = call(f"certificate {table} {asked}")
+    assert refused.code == 2 and "Give each task one group." in refused.err
+
+
 def test_a_list_of_certificates_verifies_one_by_one(
     call: Call, scores: Path, tmp_path: Path
 ) -> None:

@@ -60,6 +60,10 @@ class Said(Payload):
     worker: int
 
 
+#: what each worker does at least once
+_WANTED = (("score", "certify"), ("deploy", "decide"), ("label",))
+
+
 def _mixed(root: str, worker: int, seconds: float, told: Any) -> None:
     store, draw, seen = Store(root).now(), random.Random(worker), Counter[str]()
 
@@ -97,7 +101,9 @@ def _mixed(root: str, worker: int, seconds: float, told: Any) -> None:
         "gc": lambda: collect(Store(root), older_days=draw.choice([-1.0, 2e-6])),
     }
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    # on a machine that is busy the race takes longer; who is alone at the end succeeds
+    wanted = _WANTED[worker % len(_WANTED)]
+    while time.monotonic() < end or not all(seen[f"{name} done"] for name in wanted):
         name = draw.choice(list(work))
         try:
             work[name]()
@@ -160,7 +166,6 @@ def _race(store: Store, workers: int = 4) -> list[str]:
     for process in started:
         process.join()
     print(dict(sorted(seen.items())))
-    assert all(seen[f"{name} done"] for name in ("score", "certify", "deploy", "decide", "label"))
     return _faults(store)
 
 
