@@ -178,7 +178,10 @@ def test_labels_in_a_sheet_of_several_annotators_are_joined(call: Call, table: M
     eve.loc[eve.index % 20 == 1, "outcome"] ^= 1
     other = pd.DataFrame({"run_id": ["x"], "outcome": [1], "reviewer": ["eve"]})
     pd.concat([bob, eve, other]).to_csv("labels.csv", index=False)
-    answer = call(f"doctor {path} --labels labels.csv")
+    for command in ("doctor", "certificate"):
+        refused = call(f"{command} {path} --labels labels.csv")
+        assert refused.code == 2 and "(16 such runs)" in refused.err
+    answer = call(f"doctor {path} --labels labels.csv --set unlabelled=drop")
     assert answer.code == 0, answer.err
     # of 320 runs 16 are ties, and one label is of no run
     assert "304 of 305 labels of labels.csv name a run of scores.csv" in answer.out
@@ -195,6 +198,7 @@ def test_labels_in_a_sheet_of_several_annotators_are_joined(call: Call, table: M
         ("run,label\nr1,1\nr1,1\n", "row 2 (line 3) repeats 'r1' of row 1"),
         ("run,label\nr1,1\nr1,0\n", "name the annotators with --columns annotator=NAME"),
         ("run,label,annotator\nr1,1,ann\nr1,0,ann\n", "of 'ann' another outcome than row 1"),
+        ("run,label,annotator\nr1,1,Ann\nr1,1,ann \n", "repeats 'r1' of 'Ann'"),
         ("run,label\nr1,maybe\n", "'maybe' is not an outcome"),
         ("run,label\nzz,1\n", "No label of labels.csv names a run"),
     ],
