@@ -101,7 +101,7 @@ def test_an_outcome_waits_for_every_drawn_run_before_it(
     # nothing that was read before has moved
     assert after[0][:2] == before[0] and len(after[0]) == 10 and after[1] == {}
     again = monitor_judge(JudgedCorpus(corpus, JUDGE))
-    assert again.operation.labels != record.operation.labels and not again.findings
+    assert again.operation != record.operation and not again.findings
     assert load_monitor(JudgedCorpus(corpus, JUDGE)) == again
 
 
