@@ -89,8 +89,8 @@ def _without_success_rate() -> PaperFact:
         "loocv_without_success_rate",
         "Dropping (1 − π) alone does not give the quoted LOOCV R² of .38.",
         "LOOCV R² collapses to .38 without (1 − π); AUROC alone reaches .47",
-        f"(2A₀ − 1) alone {alone:.3f}; with the saturation factor as well {saturated:.3f}. The "
-        f"two figures are given for one and the same step",
+        f"(2A₀ − 1) alone {alone:.3f}; with the saturation factor {saturated:.3f}. "
+        "The paper gives both figures for one step",
         values={"alone": alone, "with_saturation": saturated},
     )
 
@@ -148,9 +148,9 @@ def _two_tables(corpus: str, judge: str) -> PaperFact:
         f"The certified coverage of {corpus} {judge} is printed with two values.",
         f"{coverages()[key]:.3f} in the main table, "
         f"{coverages(on_test=True)[key]:.3f} in the table of the five procedures",
-        f"apart by {abs(coverages()[key] - coverages(on_test=True)[key]):.3f}. The "
-        f"captions differ (threshold from CAL; TEST scores themselves), which would explain it, "
-        f"but {equal} of the {len(certifying)} cells that certify agree to three digits in both",
+        f"apart by {abs(coverages()[key] - coverages(on_test=True)[key]):.3f}. Different captions "
+        f"(threshold from CAL; TEST scores themselves) would explain it, but {equal} of the "
+        f"{len(certifying)} cells that certify agree to three digits in both",
         values={
             "main": coverages()[key],
             "real": coverages(on_test=True)[key],
@@ -179,12 +179,10 @@ def _small_cal() -> PaperFact:
     tasks = rows / attempts
     return PaperFact(
         "web_m_cal_tasks",
-        f"Web-M's CAL has fewer than {_FEWEST_TASKS} tasks, the paper's own limit for a "
-        f"certificate.",
-        f"{mini['tasks']} tasks, 8 seeds, 2 agents; TEST {test} runs, harvest pool (SFT and RL) "
-        f"{mini['pool']} runs; rule: G ≥ {_FEWEST_TASKS}",
-        f"CAL is {rows} runs of {tasks:g} tasks, and half of it ({tasks / 2:g}) calibrates the "
-        f"harvest",
+        f"Web-M's CAL has fewer than {_FEWEST_TASKS} tasks, the paper's own limit.",
+        f"{mini['tasks']} tasks, 8 seeds, 2 agents; TEST {test} runs, harvest pool "
+        f"{mini['pool']} runs",
+        f"CAL is {rows} runs of {tasks:g} tasks; half of it calibrates the harvest",
         values={"rows": rows, "tasks": tasks},
     )
 
@@ -193,11 +191,9 @@ def _start_of_self_training() -> PaperFact:
     return PaperFact(
         "self_training_start",
         "Self-training on Web-A starts at .575 in the table and at .560 in the text.",
-        "table of self-training: transfer .575; text: 'no web data at all … certifies .560 … one "
-        "round closes the gap'",
-        "two judges: the appendix on transfer gives .575 to the one that saw other web corpora "
-        "and .560 to the one that saw none. The gain of the "
-        "round is .010 or .025, and which judge harvested is not said",
+        "table: transfer .575; text: 'no web data at all … certifies .560'",
+        "the appendix gives .575 to the judge that saw other web corpora and .560 to the one that "
+        "saw none. The round gains .010 or .025",
         values={"gain_from_table": 0.585 - 0.575, "gain_from_text": 0.585 - 0.560},
     )
 
@@ -207,8 +203,7 @@ def _harvests() -> PaperFact:
     return PaperFact(
         "six_harvests",
         "The 'six harvests' include the pilot that broke the split of CAL.",
-        "contamination .000 to .041 across six harvests; 'all reported numbers use the split-CAL "
-        "protocol'",
+        "contamination .000 to .041 across six harvests, all by the split-CAL protocol",
         f"{len(split_cal)} harvests follow the protocol, {min(split_cal):.3f} to "
         f"{max(split_cal):.3f}; the .041 is the pilot's",
         values={"harvests": len(split_cal), "largest": max(split_cal)},
@@ -264,8 +259,7 @@ def _third_gate() -> PaperFact:
         "Term, said to fail the gate on effective samples, passes it where it is stated.",
         "n_eff ≳ 29 at α = .1, δ = .05; Term (n_eff 30) and Code-S (21) fail",
         f"Term {sizes['Term']:.1f} ≥ {limits[0]}; at δ/40, which each threshold has to meet, the "
-        f"limit is {limits[1]} and Web-M "
-        f"({sizes['Web-M']:.0f}) and Web-F ({sizes['Web-F']:.0f}) fail as well",
+        f"limit is {limits[1]}: Web-M ({sizes['Web-M']:.0f}) and Web-F ({sizes['Web-F']:.0f}) fail",
         values={
             "term": sizes["Term"],
             "limit": limits[0],

@@ -89,7 +89,7 @@ class JudgeAnswer:
 
 
 @dataclass(frozen=True)
-class LabelPlan:
+class DrawPlan:
     """What labelling some runs is expected to give.
 
     Parameters
@@ -112,7 +112,7 @@ class LabelPlan:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class DoctorReport:
     """What was found, and the strongest answer.
 
     Parameters
@@ -127,7 +127,7 @@ class Diagnosis:
         The column of outcomes.
     columns : mapping of str to str
         Columns that were found under other names, by field.
-    plans : tuple of LabelPlan
+    plans : tuple of DrawPlan
         Draws of runs to label, where nothing is certified.
     needed : int, optional
         Tasks with one labelled run each that have a fair chance, where no draw has one.
@@ -137,6 +137,8 @@ class Diagnosis:
         What was understood.
     obstacle : str
         What has to be settled before there is any answer.
+    hidden : tuple of str
+        Columns that say what is thought of a run, which a reviewer is not to see.
     """
 
     title: str
@@ -144,11 +146,12 @@ class Diagnosis:
     judges: tuple[JudgeAnswer, ...] = ()
     truth: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
-    plans: tuple[LabelPlan, ...] = ()
+    plans: tuple[DrawPlan, ...] = ()
     needed: int | None = None
     guess: tuple[float, float] = GUESS
     notes: tuple[str, ...] = ()
     obstacle: str = ""
+    hidden: tuple[str, ...] = ()
 
     @property
     def best(self) -> JudgeAnswer | None:
@@ -163,7 +166,7 @@ class Diagnosis:
         return "label" if self.plan else "nothing"
 
     @property
-    def plan(self) -> LabelPlan | None:
+    def plan(self) -> DrawPlan | None:
         """The draw with the fewest labels that pay; None where no draw has a chance."""
         hopeful = [plan for plan in self.plans if max(plan.chance) >= _HOPELESS]
         if not hopeful:
@@ -181,7 +184,7 @@ def diagnose(
     judge: str | None = None,
     truth: str | None = None,
     reading: ReadingOptions | None = None,
-) -> Diagnosis:
+) -> DoctorReport:
     """Say what tables or logs hold, and what share of their runs a judge may decide.
 
     Parameters
@@ -216,13 +219,14 @@ def diagnose(
         notes += [*known.read_as, known.matching(first), *filter(None, [said])]
     found = _found(runs, tables, outcome)
     obstacle = _obstacle(judges, truths, tables)
-    diagnosis = Diagnosis(
+    diagnosis = DoctorReport(
         runs.title,
         found,
         truth=outcome,
         columns=columns,
         notes=(*runs.notes, *notes),
         obstacle=obstacle,
+        hidden=(*runs.kinds, *judges, *truths, {**COLUMNS, **reading.columns}["again"]),
     )
     if obstacle:
         return diagnosis
@@ -330,9 +334,8 @@ def _tables(
         notes += [] if tables else table.read_as
         if labels is not None:
             require_ids(table)
-            table = labels.join(table)
-            if table.outcomes is None or (table.outcomes < 0).all():
-                raise labels.no_match(table)
+            table = labels.join_alone(table)
+        table.refuse_part_of_draw()
         tables[judge] = table
     return tables, notes
 
@@ -440,7 +443,7 @@ def _needed(planner: Planner) -> int | None:
     return min(filter(None, found), default=None)
 
 
-def _plans(planner: Planner) -> list[LabelPlan]:
+def _plans(planner: Planner) -> list[DrawPlan]:
     """Return what draws would give: one labelled run of every task, two, and up to four."""
     tasks = min(int(planner.sizes.size), MOST_TASKS)
     one = [_plan(planner, tasks, 1, PROMISED[name]) for name in (PROVED, AVERAGE)]
@@ -450,7 +453,7 @@ def _plans(planner: Planner) -> list[LabelPlan]:
     return found + [_plan(planner, tasks, number, PROMISED[CONFIDENT]) for number in numbers]
 
 
-def _plan(planner: Planner, tasks: int, attempts: int, procedure: str) -> LabelPlan:
+def _plan(planner: Planner, tasks: int, attempts: int, procedure: str) -> DrawPlan:
     decided, chance, labels = [], [], 0.0
     for alpha in BUDGETS:
         sides = [
@@ -465,4 +468,4 @@ def _plan(planner: Planner, tasks: int, attempts: int, procedure: str) -> LabelP
         chance.append(max(plan.chance for plan in sides))
         labels = float(np.minimum(planner.sizes, attempts).mean()) * tasks
     promise = Settings(procedure=procedure).method.promise
-    return LabelPlan(tasks, attempts, round(labels), promise, tuple(decided), tuple(chance))
+    return DrawPlan(tasks, attempts, round(labels), promise, tuple(decided), tuple(chance))

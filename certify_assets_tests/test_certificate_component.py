@@ -151,11 +151,13 @@ def test_a_table_is_read_from_its_path_and_held_out_rows_are_audited(tmp_path: P
         (answers(), {"columns": {"task": "nope"}}, "has no column 'nope'"),
         (answers().drop(columns="human"), {}, "Name the one with 0 and 1 with columns: {outcome"),
         (answers(labelled=0), {}, "has no outcome in any row"),
+        ([{"case": "t", "judge": 1, "human": 1}], {}, "gave list where a frame is needed"),
+        ({"monday": answers(), "tuesday": [1]}, {}, "gave list where a frame is needed"),
         (answers(), {"promise": "proved"}, "Draw the runs to label with certify sample"),
     ],
 )
 def test_what_cannot_be_certified_is_a_sentence(
-    tmp_path: Path, frame: pd.DataFrame, attributes: Any, sentence: str
+    tmp_path: Path, frame: Any, attributes: Any, sentence: str
 ) -> None:
     result = Project(tmp_path, frame, **attributes).run(*_ALL[:2])
     (failed,) = result.get_step_failure_events()
@@ -177,6 +179,16 @@ def test_partitions_are_one_table_and_checks_need_a_certificate(tmp_path: Path) 
         failed.step_failure_data.user_failure_data
     )
     assert project.run("answers_certificate").success and project.metadata()["tasks"] == 150
+
+
+def test_keys_may_have_hyphens_and_dots(tmp_path: Path) -> None:
+    made = Component.from_attributes_dict(
+        attributes={"asset": "lab-1/v2.scores", "decisions": True}
+    )
+    found = made.build_defs(dg.ComponentTree.for_test().load_context.for_path(tmp_path))
+    keys = {key.to_user_string() for one in found.assets or () for key in one.keys}  # type: ignore[union-attr]
+    names = ("certificate", "auto_decided", "needs_review")
+    assert keys == {f"lab-1/v2.scores_{name}" for name in names}
 
 
 def test_the_example_of_the_documentation_loads() -> None:

@@ -67,7 +67,7 @@ def corpus() -> None:
     metavar="NAME=VALUE",
     help=(
         "Setting of the corpus, such as profile=paper, seed=7, rl=false or alphas=[0.05,0.1]; "
-        "repeat for more. docs/corpora.md lists all."
+        "repeat for more. `certify schema corpus` lists all."
     ),
 )
 @click.option(

@@ -13,7 +13,7 @@ from certify_assets.certificates.procedures import CONFIDENT
 from certify_assets.certificates.sampling import Draw
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet
-from certify_assets.cli.drawn import DRAWN_BY, filled, names_of
+from certify_assets.cli.drawn import filled, names_of
 from certify_assets.cli.options import PATH, SOURCE, as_given
 from certify_assets.cli.output import (
     NOTHING,
@@ -27,14 +27,14 @@ from certify_assets.cli.reading import column_options, reading_words, remedies
 from certify_assets.cli.sample import rows_to_label
 from certify_assets.corpora.formats.scout import is_scan, write_validation
 from certify_assets.corpora.judged import read_runs
-from certify_assets.doctor import BUDGETS, GUESS, Diagnosis, JudgeAnswer, diagnose, sides_of
+from certify_assets.doctor import BUDGETS, GUESS, DoctorReport, JudgeAnswer, diagnose, sides_of
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
 from certify_assets.reports.label_page import RunToLabel, label_page, studio_tasks
 from certify_assets.reports.review_run import whole_text
 from certify_assets.tables.reading import read_table
-from certify_assets.tables.settings import COLUMNS, ReadingOptions
-from certify_assets.tables.writing import harmless
+from certify_assets.tables.settings import COLUMNS, DRAWN_BY, ReadingOptions
+from certify_assets.tables.writing import check_table_file, harmless
 from certify_assets.words import WORDS, at_most, percent
 
 _CERTIFICATE = "certificate.json"
@@ -83,7 +83,8 @@ def doctor(
     The answer is the share of runs that need no review, at most 10 % or 20 % of them wrong. Where
     labels are missing, it is the runs to label and what they would buy (exit 3).
     """
-    refuse_overwrite({"--out": out}, {"PATH": paths[0], "--labels": labels})
+    inputs = {f"PATH {path}": path for path in paths}
+    refuse_overwrite({"--out": out}, {**inputs, "--labels": labels})
     with remedies():
         found = diagnose(paths, labels=labels, judge=judge, truth=truth, reading=reading)
     drawn = _draw(found, paths, out)
@@ -124,7 +125,7 @@ def _judge(one: JudgeAnswer) -> JsonObject:
     return {"name": one.name, "auroc": one.auroc, "labelled": one.labelled, "decided": decided}
 
 
-def _there(found: Diagnosis) -> Iterator[str]:
+def _there(found: DoctorReport) -> Iterator[str]:
     """Say what is there."""
     counts = found.found
     least, median, most = counts["attempts"].values()
@@ -144,7 +145,7 @@ def _listed(names: Sequence[str]) -> str:
     return (", ".join(names[:_MOST_NAMES]) or "none") + more
 
 
-def _said(found: Diagnosis) -> Iterator[str]:
+def _said(found: DoctorReport) -> Iterator[str]:
     """Say what is certified, or why nothing is."""
     if found.obstacle:
         yield found.obstacle
@@ -190,7 +191,7 @@ def _promise(found: CertificateSet) -> str:
     return found.statement or found.certificates[0].statement
 
 
-def _offered(found: Diagnosis, drawn: int, out: Path) -> Iterator[str]:
+def _offered(found: DoctorReport, drawn: int, out: Path) -> Iterator[str]:
     """Say what labels would buy, and where the runs to label are."""
     if not found.plans:
         return
@@ -234,7 +235,7 @@ def _how(out: Path) -> str:
     )
 
 
-def _draw(found: Diagnosis, paths: Sequence[Path], out: Path) -> int:
+def _draw(found: DoctorReport, paths: Sequence[Path], out: Path) -> int:
     """Write the runs to label; return their number, 0 where there is nothing to write."""
     plan, best = found.plan, found.best
     if found.answer != "label" or plan is None or best is None or best.table.trajectories is None:
@@ -250,9 +251,11 @@ def _draw(found: Diagnosis, paths: Sequence[Path], out: Path) -> int:
         )
     tasks, runs = names_of(best.table)
     draw = Draw.of(tasks, runs, best.table.scores, count=plan.labels, attempts=plan.attempts)
-    hidden = [*found.found["judges"], *found.found["truths"]]
-    drawn, columns = rows_to_label(best.table, draw, _settings(found), hidden=hidden)
+    drawn, columns = rows_to_label(best.table, draw, _settings(found), hidden=found.hidden)
     kept = harmless(out.with_suffix(".csv"), columns, drawn.naming_columns)
+    if page:
+        # the labels are downloaded as a CSV with these
+        check_table_file(out.with_suffix(".csv"), {COLUMNS["id"]: columns[COLUMNS["id"]]})
     if _is_scan(paths):
         write_validation(_VALIDATION, columns[COLUMNS["id"]])
     if not page:
@@ -272,8 +275,9 @@ def _draw(found: Diagnosis, paths: Sequence[Path], out: Path) -> int:
 
 
 def _is_blank(path: Path, mark: str, outcome: str) -> bool:
-    """Whether a file has a column that marks it as one of ours, and no outcome yet."""
-    return mark in read_table(path, {mark}).columns and not filled(path, outcome)
+    """Whether a file has the columns of a file of ours, and no outcome yet."""
+    there = read_table(path, {mark, outcome}).columns.keys()
+    return {mark, outcome} <= there and not filled(path, outcome)
 
 
 def _is_scan(paths: Sequence[Path]) -> bool:
@@ -281,11 +285,11 @@ def _is_scan(paths: Sequence[Path]) -> bool:
     return len(paths) == 1 and is_scan(paths[0])
 
 
-def _settings(found: Diagnosis) -> Settings:
+def _settings(found: DoctorReport) -> Settings:
     return Settings(alpha=_budget(found))
 
 
-def _budget(found: Diagnosis) -> float:
+def _budget(found: DoctorReport) -> float:
     """Return the stricter budget that is certified, or that the plan has a fair chance of."""
     if found.answer == "certificate" and found.best is not None:
         return next(a for a, share in zip(BUDGETS, found.best.decided, strict=True) if share)
@@ -294,7 +298,7 @@ def _budget(found: Diagnosis) -> float:
 
 
 def _steps(
-    found: Diagnosis,
+    found: DoctorReport,
     paths: Sequence[Path],
     labels: Path | None,
     reading: ReadingOptions,

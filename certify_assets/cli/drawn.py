@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates import Certificate
-from certify_assets.certificates.inputs import UNCLEAR, UNLABELLED, SampleInputs
+from certify_assets.certificates.inputs import UNLABELLED, SampleInputs
 from certify_assets.certificates.sampling import RUNS, TASKS, Draw
 from certify_assets.cli.output import say
 from certify_assets.cli.reading import labelled, read_scores, remedies, say_read_as
@@ -21,10 +21,10 @@ from certify_assets.tables.columns import ColumnReader
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.run_labels import RunLabels, require_ids
 from certify_assets.tables.score_table import ScoreTable
-from certify_assets.tables.settings import COLUMNS, ReadingOptions
+from certify_assets.tables.settings import COLUMNS, DRAWN_BY, ReadingOptions
 
-#: columns that a draw adds to those of its table
-BATCH, DRAWN_BY = "batch", "drawn_by"
+#: column that a draw adds to those of its table, next to `DRAWN_BY`
+BATCH: Final = "batch"
 _DRAWN_BY: Final = (
     "seed={seed} count={count} attempts={attempts} estimand={estimand} most={most} table={sha256}"
 )
@@ -151,7 +151,7 @@ class Calibration:
 
     @property
     def outcomes(self) -> NDArray[np.int8]:
-        """The outcomes of the rows: of drawn ones also `UNLABELLED` and `UNCLEAR`."""
+        """The outcomes of the rows: of drawn ones some are missing or unclear."""
         assert self.table.outcomes is not None
         return self.table.outcomes
 
@@ -171,11 +171,6 @@ def calibration(
     without any there, the outcomes of the table itself.
     """
     drawn = None if sample is None else DrawnFile.read(sample, reading)
-    if drawn is None and labels is not None and DRAWN_BY in read_table(labels, {DRAWN_BY}).columns:
-        raise InputError(
-            f"{labels} is the file of a draw, of which perhaps only the narrowest runs have a "
-            "label. Give it with --sample, so that the others count too."
-        )
     given = labels or (sample if sample is not None and _has_labels(sample, reading) else None)
     whole = read_scores(scores, reading, outcomes=given is None, judge=judge, truth=truth)
     table = whole.choose_split("cal")
@@ -192,6 +187,14 @@ def labelled_rows(table: ScoreTable, labels: Path | None, reading: ReadingOption
         return labelled(table)
     require_ids(table)
     found = _read_labels(labels, reading)
+    if found.waiting is not None:
+        scored = table.take(~np.isnan(table.scores))
+        if waiting := found.waiting.intersection(names_of(scored)[1]):
+            raise InputError(
+                f"{labels} is the file of a draw, and {len(waiting):,} of its runs have no label. "
+                "Label all of them: the first are those that the judge is surest of."
+            )
+        found = replace(found, waiting=None)
     rows = _labelled_by(found, table)
     places = {name: place for place, name in enumerate(found.outcomes)}
     return rows.take(np.argsort([places[name] for name in names_of(rows)[1]]))
@@ -246,15 +249,8 @@ def _say_matching(found: RunLabels, table: ScoreTable) -> None:
 def _labelled_by(found: RunLabels, table: ScoreTable) -> ScoreTable:
     """Return the runs of a table that have a label; refuse labels of none of them."""
     _say_matching(found, table)
-    joined = found.join(table)
+    joined = found.join_alone(table)
     assert joined.outcomes is not None
-    if (joined.outcomes == UNLABELLED).all():
-        raise found.no_match(table)
-    if (joined.outcomes == UNCLEAR).any():
-        raise InputError(
-            f"{found.path} calls runs unclear, which only a draw settles. Give its file with "
-            "--sample, or leave these runs out with --set no_label=unclear."
-        )
     known = joined.outcomes >= 0
     return replace(joined.take(known), left_out=int(np.count_nonzero(~known)))
 

@@ -28,7 +28,7 @@ from certify_assets.certificates.sampling import (
 from certify_assets.certificates.settings import Settings
 from certify_assets.cli.batch_files import FirstDraw, require_first
 from certify_assets.cli.draw_plans import draws_table, plan_draws
-from certify_assets.cli.drawn import BATCH, DRAWN_BY, drawn_by, filled, names_of
+from certify_assets.cli.drawn import BATCH, drawn_by, filled, names_of
 from certify_assets.cli.options import (
     COUNT,
     NATURAL,
@@ -43,7 +43,7 @@ from certify_assets.cli.output import answer, answers, refuse_overwrite, say, wr
 from certify_assets.cli.reading import column_options, read_scores, reading_words
 from certify_assets.errors import InputError
 from certify_assets.tables.score_table import ScoreTable
-from certify_assets.tables.settings import COLUMNS, ReadingOptions
+from certify_assets.tables.settings import COLUMNS, DRAWN_BY, ReadingOptions
 from certify_assets.tables.table import matched
 from certify_assets.tables.writing import harmless
 
@@ -133,7 +133,9 @@ def sample(
     settings = Settings(**({} if alpha is None else {"alpha": alpha}))
     several = has_several(drawn)
     batches = _batches(drawn, sides, settings)
-    found = sheet(drawn, draw, batches, outcome=outcome, hidden=[columns["score"]])
+    found = sheet(
+        drawn, draw, batches, outcome=outcome, hidden=[columns["score"], columns["again"]]
+    )
     require_first(
         scores,
         "sample",

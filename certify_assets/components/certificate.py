@@ -126,16 +126,30 @@ class _Source:
         from certify_assets.tables.score_table import read_score_table
         from certify_assets.tables.settings import ReadingOptions, TableSettings
 
-        value = self.path if self.path is not None else inputs["table"]
-        if isinstance(value, Mapping):
-            # an IO manager loads a frame for each partition
-            import pandas as pd
-
-            value = pd.concat(value.values(), ignore_index=True)
+        value = self.path if self.path is not None else self._frame(inputs["table"])
         reading = ReadingOptions(self.asked.columns or {}, TableSettings(unlabelled="drop"))
         if issued is not None:
             reading = reading.as_issued(self.asked.asset, issued.certificates)
         return read_score_table(value, reading)
+
+    def _frame(self, loaded: Any) -> Any:
+        """Return a frame; of a mapping, as IO managers load partitions, all frames as one."""
+        parts = [*loaded.values()] if isinstance(loaded, Mapping) else [loaded]
+        found = [part for part in parts if hasattr(part, "columns")]
+        others = [part for part in parts if part is not None and not hasattr(part, "columns")]
+        if others or not found:
+            kind = type((others or [None])[0]).__name__
+            raise InputError(
+                f"{self.asked.asset} gave {kind} where a frame is needed. Return a frame, or name "
+                "the file that it writes with path."
+            )
+        if len(found) == 1:
+            return found[0]
+        import pandas as pd
+
+        # those of Polars and Arrow have no iloc
+        frames = (part if hasattr(part, "iloc") else part.to_pandas() for part in found)
+        return pd.concat(frames, ignore_index=True)
 
     def issued(self, instance: dg.DagsterInstance) -> "CertificateSet":
         """Return the certificates of the last materialization."""
@@ -188,7 +202,7 @@ def _decisions(source: _Source) -> dg.AssetsDefinition:
     }
 
     @dg.multi_asset(
-        name="__".join([*source.key.path, "decisions"]),
+        name=source.key.to_python_identifier("decisions"),
         ins=source.ins,
         deps=[*source.deps, source.named("certificate")],
         outs={
@@ -227,7 +241,7 @@ def _checks(source: _Source) -> dg.AssetChecksDefinition:
     ]
 
     @dg.multi_asset_check(
-        name="__".join([*key.path, "checks"]),
+        name=key.to_python_identifier("checks"),
         specs=specs,
         ins=source.ins,
     )

@@ -264,7 +264,11 @@ def _columns(
     for row, run in enumerate(runs):
         for said in run.draft.judgements:
             if said.value is not None and not isinstance(said.value, Unclear | dict | list):
-                of_source = by_name.setdefault(said.name, {}).setdefault(said.source, {})
+                # JSON may hold half a character, which no table can
+                name, source = (
+                    text.encode("utf-8", "replace").decode() for text in (said.name, said.source)
+                )
+                of_source = by_name.setdefault(name, {}).setdefault(source, {})
                 of_source.setdefault(row, []).append(said.value)
     columns, kinds = dict[str, list[Any]](), dict[str, str]()
     taken = set(COLUMNS.values()) - {COLUMNS["score"], COLUMNS["outcome"]}

@@ -49,7 +49,7 @@ class JudgeInput(Document):
 
 
 WHOLE = JudgeInput(chars=None, step_chars=None)
-#: what judges of words read by default: with whole runs they rank no better (docs/reading.md)
+#: what judges of words read by default: with whole runs they rank no better
 LEXICAL = JudgeInput()
 #: what the compact model reads: the tokens that it was pretrained on
 COMPACT = JudgeInput(tokens=CONTEXT)

@@ -123,15 +123,25 @@ def with_labels(frame: pd.DataFrame, labels: Iterable[Label]) -> pd.DataFrame:
     return frame.assign(outcome=outcome, tied=tied)
 
 
-def completed_at(labels: Iterable[Label], runs: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Return the number of the label with which every run of a task first had an outcome."""
+def completed_at(
+    labels: Iterable[Label],
+    runs: Mapping[str, Sequence[str]],
+    outcomes: Sequence[Label] = (),
+) -> dict[str, int]:
+    """Return the number of the label with which every run of a task first had an outcome.
+
+    A run stays settled once it has one of `outcomes`, even where a label denies it.
+    """
     # Labels are numbered as they were stored, whatever the clock said, so the order never changes.
     # A task without runs is complete from the start, at 0.
     owner = {run: task for task, names in runs.items() for run in names}
     waiting = {task: set(names) for task, names in runs.items()}
     votes: dict[str, dict[str, int]] = {}
+    known: dict[str, int] = {}
+    for item in outcomes:
+        known.setdefault(item.trajectory_id, item.number)
     found = {task: 0 for task, names in waiting.items() if not names}
-    for label in labels:
+    for label in sorted([*labels, *outcomes], key=lambda item: item.number):
         task = owner.get(label.trajectory_id)
         if task is None or task in found:
             continue
@@ -141,6 +151,7 @@ def completed_at(labels: Iterable[Label], runs: Mapping[str, Sequence[str]]) -> 
             of_run[label.reviewer] = label.outcome
         # as many successes as failures are no outcome, and neither is nothing
         settled = 2 * sum(of_run.values()) != len(of_run)
+        settled |= known.get(label.trajectory_id, label.number + 1) <= label.number
         (waiting[task].discard if settled else waiting[task].add)(label.trajectory_id)
         if not waiting[task]:
             found[task] = label.number

@@ -206,7 +206,7 @@ def stream_places(
     places = completed_at(labels, tasks)
     if not outcomes:
         return places
-    together = completed_at(sorted([*labels, *outcomes], key=lambda item: item.number), tasks)
+    together = completed_at(labels, tasks, outcomes)
     reached = 0
     for task in tasks:
         if task not in together:

@@ -85,7 +85,7 @@ class Agreement:
         )
 
 
-class Label(Protocol):
+class ReviewerLabel(Protocol):
     """What a reviewer says of a run; no outcome takes back what was said before."""
 
     @property
@@ -109,14 +109,14 @@ class Said(NamedTuple):
     outcome: int
 
 
-def valid_labels(labels: Iterable[Label]) -> list[Said]:
+def valid_labels(labels: Iterable[ReviewerLabel]) -> list[Said]:
     """Return the last statement of each reviewer on each run, those taken back left out."""
     last = {(label.reviewer, label.trajectory_id): label.outcome for label in labels}
     return [Said(*names, outcome) for names, outcome in last.items() if outcome is not None]
 
 
 def measure_agreement(
-    labels: Iterable[Label],
+    labels: Iterable[ReviewerLabel],
     tasks: Mapping[str, str],
     *,
     gold: Sequence[tuple[Said, int]] = (),

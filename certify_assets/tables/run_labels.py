@@ -10,10 +10,11 @@ import numpy as np
 
 from certify_assets.certificates.inputs import UNCLEAR, UNLABELLED
 from certify_assets.errors import InputError
+from certify_assets.names import folding
 from certify_assets.tables.agreement import Agreement, Said, measure_agreement
 from certify_assets.tables.score_table import LabelRows, ScoreTable, read_labels
-from certify_assets.tables.settings import ReadingOptions
-from certify_assets.tables.table import shown, word_of
+from certify_assets.tables.settings import DRAWN_BY, ReadingOptions
+from certify_assets.tables.table import matched, shown, word_of
 
 #: what reviewers write where they cannot settle a run
 _UNCLEAR_WORD = "unclear"
@@ -30,7 +31,11 @@ class RunLabels:
     # what each annotator says, where the file names them
     said: tuple[Said, ...] = ()
     # runs on which as many annotators say 1 as 0; they have no label
-    ties: int = 0
+    tied: frozenset[str] = frozenset()
+    # whether runs without a label are to be left out
+    drops: bool = False
+    # runs of the file of a draw that wait for a label; None of any other file
+    waiting: frozenset[str] | None = None
 
     @classmethod
     def read(cls, path: Path, reading: ReadingOptions) -> RunLabels:
@@ -51,6 +56,9 @@ class RunLabels:
             unclear = np.array([word_of(cell) == _UNCLEAR_WORD for cell in rows.written], bool)
             outcomes = np.where(unclear, UNCLEAR, outcomes)
         names = [""] * len(rows.ids) if rows.annotators is None else rows.annotators.tolist()
+        # nobody has two votes by another spelling
+        spelling = folding(names)
+        names = [spelling.get(name, name) for name in names]
         places: dict[tuple[str, str], int] = {}
         for place, said in enumerate(zip(names, rows.ids.tolist(), strict=True)):
             before = places.setdefault(said, place)
@@ -67,7 +75,47 @@ class RunLabels:
             for (name, run), place in places.items()
             if name and outcomes[place] in (0, 1)
         )
-        return cls(path, labels, rows.table.read_as, said_by, len(found) - len(labels))
+        waiting = None
+        if matched([name for name in rows.table.names if name], {DRAWN_BY}):
+            waiting = frozenset(rows.ids.tolist()) - labels.keys()
+        tied = frozenset(found.keys() - labels.keys())
+        drops = bool(settings.unlabelled)
+        return cls(path, labels, rows.table.read_as, said_by, tied, drops, waiting)
+
+    def join_alone(self, table: ScoreTable) -> ScoreTable:
+        """Return a table with these outcomes where no draw says which runs were to be labelled.
+
+        Raises
+        ------
+        InputError
+            If no label names a run of the table, annotators are tied or labels unclear, as they are
+            where judges err as well; or if the file is of a draw, whose first labels are those of
+            the runs that the judge is surest of.
+        """
+        if self.waiting is not None:
+            raise InputError(
+                f"{self.path} is the file of a draw, of which perhaps only the narrowest runs have "
+                "a label. Give it with --sample to certify certificate, so that the others count "
+                "too."
+            )
+        joined = self.join(table)
+        assert joined.outcomes is not None and table.trajectories is not None
+        tied = sorted(self.tied.intersection(table.trajectories.tolist()))
+        if tied and not self.drops:
+            raise InputError(
+                f"The annotators of {self.path} have no majority for {shown(tied[0])} "
+                f"({len(tied):,} such runs). Ask one more, or leave these runs out with --set "
+                "unlabelled=drop."
+            )
+        if (joined.outcomes == UNLABELLED).all():
+            raise self.no_match(table)
+        if (joined.outcomes == UNCLEAR).any():
+            raise InputError(
+                f"{self.path} calls runs unclear, which only a draw settles. Give its file "
+                "with --sample to certify certificate, or leave these runs out with --set "
+                "no_label=unclear."
+            )
+        return joined
 
     def join(self, table: ScoreTable) -> ScoreTable:
         """Return a table with these outcomes: `UNLABELLED` where a run has none."""
@@ -90,7 +138,7 @@ class RunLabels:
             f"{common:,} of {len(self.outcomes):,} labels of {self.path.name} name a run of "
             f"{table.path.name}; {common:,} of its {len(table):,} runs have a label"
         )
-        ties = f"; {self.ties:,} ties of annotators are no label" if self.ties else ""
+        ties = f"; {len(self.tied):,} ties of annotators are no label" if self.tied else ""
         return f"{counts}{ties}"
 
     def agreement(self, table: ScoreTable) -> Agreement | None:

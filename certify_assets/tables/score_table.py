@@ -18,6 +18,7 @@ from certify_assets.tables.columns import ColumnReader
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.settings import (
     COLUMNS,
+    DRAWN_BY,
     PERCENT,
     IssuedReading,
     ReadingOptions,
@@ -187,9 +188,22 @@ class ScoreTable:
                 ],
                 {"unlabelled": "drop"},
             )
+        self.refuse_part_of_draw()
         kept = self.take(self.outcomes >= 0)
         notes = (*self.read_as, f"{rows} without an outcome left out")
         return replace(kept, read_as=notes, left_out=int(missing.size))
+
+    def refuse_part_of_draw(self) -> None:
+        """Refuse drawn runs of which some have no label: the judge is surest of the others."""
+        if self.outcomes is None or (self.outcomes < 0).all():
+            return
+        drawn = matched([*filter(None, self.table.names)], {DRAWN_BY})
+        waiting = int(np.count_nonzero((self.outcomes < 0) & ~np.isnan(self.scores)))
+        if drawn and waiting:
+            raise InputError(
+                f"{self.path} has the column {DRAWN_BY} of a draw, and {waiting:,} of its runs "
+                "have no label. Give the table that was drawn from, and the draw with --sample."
+            )
 
     @property
     def labels(self) -> NDArray[np.int8]:

@@ -27,6 +27,8 @@ COLUMNS: Final[Mapping[str, str]] = {
     "split": "split",
     "annotator": "annotator",
 }
+#: the column by which the file of a draw says how it was drawn
+DRAWN_BY: Final = "drawn_by"
 #: the scale of scores that were divided by 100
 PERCENT: Final = "percent"
 # a name may hold commas: the next column begins where its field is named

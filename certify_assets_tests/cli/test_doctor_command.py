@@ -134,6 +134,42 @@ def test_without_labels_runs_are_drawn_for_them(call: Call, table: Make) -> None
     assert again.code == 2 and "to_label.csv exists and holds labels" in again.err
 
 
+def test_a_reviewer_sees_no_judge(call: Call, table: Make) -> None:
+    said = {"score_again": 0.125, "rubric": "fine"}
+    log = table(change=lambda frame: frame.drop(columns="outcome").assign(**said))
+    judges = {"score": "gpt_judge", "score_again": "again"}
+    pd.read_csv(log).rename(columns=judges).to_csv("judged.csv", index=False)
+    for asked in (f"doctor {log}", "doctor judged.csv --columns again=again"):
+        assert call(f"{asked} --out sheet.csv").code == 3
+        sheet = pd.read_csv("sheet.csv")
+        assert not {"score", "score_again", "gpt_judge", "again"} & set(sheet)
+        Path("sheet.csv").unlink()
+    call(f"sample {log} --count 9 --out sheet.csv")
+    assert not {"score", "score_again"} & set(pd.read_csv("sheet.csv"))
+
+
+def test_files_of_the_user_are_not_lost(call: Call, table: Make) -> None:
+    path = table(change=lambda frame: frame.drop(columns="outcome"))
+    Path("other.json").write_text("[]", "utf-8")
+    refused = call(f"doctor {path} other.json --out other.json")
+    assert refused.code == 2 and "would be overwritten" in refused.err
+    scan_results()
+    Path("validation.csv").write_text("id,note\n1,mine\n", "utf-8")
+    refused = call("doctor scan")
+    assert refused.code == 2 and "validation.csv exists" in refused.err
+    assert Path("validation.csv").read_text("utf-8") == "id,note\n1,mine\n"
+
+
+@pytest.mark.parametrize("out", ["sheet.csv", "page.html", "tasks.json"])
+def test_a_name_that_is_a_formula_is_in_no_sheet(call: Call, table: Make, out: str) -> None:
+    def named(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame.drop(columns="outcome").assign(trajectory_id="=1+" + frame["trajectory_id"])
+
+    refused = call(f"doctor {table(change=named)} --out {out}")
+    assert refused.code == 2 and "a spreadsheet would run it" in refused.err
+    assert not Path(out).exists()
+
+
 def test_labels_in_a_sheet_of_several_annotators_are_joined(call: Call, table: Make) -> None:
     path = table(change=lambda frame: frame.drop(columns="outcome"))
     known = rows()[["trajectory_id", "outcome"]].rename(columns={"trajectory_id": "run_id"})
@@ -142,7 +178,10 @@ def test_labels_in_a_sheet_of_several_annotators_are_joined(call: Call, table: M
     eve.loc[eve.index % 20 == 1, "outcome"] ^= 1
     other = pd.DataFrame({"run_id": ["x"], "outcome": [1], "reviewer": ["eve"]})
     pd.concat([bob, eve, other]).to_csv("labels.csv", index=False)
-    answer = call(f"doctor {path} --labels labels.csv")
+    for command in ("doctor", "certificate"):
+        refused = call(f"{command} {path} --labels labels.csv")
+        assert refused.code == 2 and "(16 such runs)" in refused.err
+    answer = call(f"doctor {path} --labels labels.csv --set unlabelled=drop")
     assert answer.code == 0, answer.err
     # of 320 runs 16 are ties, and one label is of no run
     assert "304 of 305 labels of labels.csv name a run of scores.csv" in answer.out
@@ -169,6 +208,7 @@ def test_few_labels_in_a_sheet_lead_to_a_plan_that_runs(call: Call, table: Make)
         ("run,label\nr1,1\nr1,1\n", "row 2 (line 3) repeats 'r1' of row 1"),
         ("run,label\nr1,1\nr1,0\n", "name the annotators with --columns annotator=NAME"),
         ("run,label,annotator\nr1,1,ann\nr1,0,ann\n", "of 'ann' another outcome than row 1"),
+        ("run,label,annotator\nr1,1,Ann\nr1,1,ann \n", "repeats 'r1' of 'Ann'"),
         ("run,label\nr1,maybe\n", "'maybe' is not an outcome"),
         ("run,label\nzz,1\n", "No label of labels.csv names a run"),
     ],
@@ -284,7 +324,8 @@ def test_runs_of_a_log_are_labelled_on_a_page_or_in_label_studio(call: Call, tab
     assert call("certificate results.json --sample to_label.csv").code in (0, 3)
 
 
-def test_runs_of_a_scan_are_labelled_in_scout_view(call: Call, table: Make) -> None:
+def scan_results() -> pd.DataFrame:
+    """Write results of Inspect Scout; return the runs."""
     frame = rows(attempts=1)
     about = {
         "transcript_id": frame["trajectory_id"],
@@ -300,6 +341,11 @@ def test_runs_of_a_scan_are_labelled_in_scout_view(call: Call, table: Make) -> N
     Path("scan").mkdir()
     Path("scan/_scan.json").write_text("{}", "utf-8")
     pd.DataFrame(about).to_parquet("scan/judge.parquet")
+    return frame
+
+
+def test_runs_of_a_scan_are_labelled_in_scout_view(call: Call, table: Make) -> None:
+    frame = scan_results()
     answer = call("doctor scan")
     assert answer.code == 3 and "results of Inspect Scout: 80 runs" in answer.out
     sheet, known = pd.read_csv("validation.csv"), frame.set_index("trajectory_id")["outcome"]
@@ -312,11 +358,11 @@ def test_runs_of_a_scan_are_labelled_in_scout_view(call: Call, table: Make) -> N
 def test_labels_of_the_page_are_kept_and_downloaded(browser: Browser, tmp_path: Path) -> None:
     columns = {
         "batch": ["1", "2"],
-        "trajectory_id": ['r"1', "</section>,2"],
+        "trajectory_id": ["constructor", "</section>,2"],
         "task_id": ["t", "t"],
         "drawn_by": ["seed=1", "seed=1"],
     }
-    runs = RunToLabel.of(columns, {'r"1': "<b>said</b>"})
+    runs = RunToLabel.of(columns, {"constructor": "<b>said</b>"})
     (tmp_path / "page.html").write_text(label_page(runs, title="2 runs", file="l.csv"), "utf-8")
     page = browser.new_page(viewport={"width": 360, "height": 740})
     page.goto((tmp_path / "page.html").as_uri())

@@ -140,8 +140,30 @@ def test_an_unclear_label_counts_as_wrong(call: Call, tables: Path) -> None:
     label(edit=unclear)
     found = call(f"{ASKED} --labels labels.csv --json").json
     assert found["coverage"] < plain["coverage"]
-    refused = call("certificate s.csv --labels labels.csv")
-    assert refused.code == 2 and "calls runs unclear" in refused.err
+    for command in ("certificate", "doctor"):
+        refused = call(f"{command} s.csv --labels labels.csv")
+        assert refused.code == 2 and "calls runs unclear" in refused.err
+
+
+def test_the_first_labels_of_a_draw_stand_for_no_others(call: Call, tables: Path) -> None:
+    call("sample s.csv --count 80 --out draw.csv")
+    drawn = pd.read_csv("draw.csv").drop(columns="outcome").merge(pd.read_csv("full.csv"))
+    last = drawn["batch"] == drawn["batch"].max()
+    drawn.assign(outcome=drawn["outcome"].where(~last)).to_csv("merged.csv", index=False)
+    pd.read_csv("merged.csv", dtype=object).drop(columns="score").to_csv("draw.csv", index=False)
+    call("certificate full.csv --out c.json")
+    for asked, said in (
+        ("certificate s.csv --labels draw.csv", "the file of a draw"),
+        ("doctor s.csv --labels draw.csv", "the file of a draw"),
+        ("audit c.json s.csv --labels draw.csv", f"{last.sum()} of its runs have no label"),
+        ("monitor c.json s.csv --labels draw.csv", f"{last.sum()} of its runs have no label"),
+        ("certificate merged.csv --set unlabelled=drop", "has the column drawn_by of a draw"),
+        ("doctor merged.csv", "has the column drawn_by of a draw"),
+    ):
+        refused = call(asked)
+        assert refused.code == 2 and said in refused.err, asked
+    drawn.drop(columns="score").to_csv("draw.csv", index=False)
+    assert call("audit c.json s.csv --labels draw.csv").code in (0, 3)
 
 
 def _not_drawn(rows: pd.DataFrame) -> pd.DataFrame:

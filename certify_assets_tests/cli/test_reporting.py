@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import dagster as dg
@@ -12,6 +13,7 @@ import pandas as pd
 import pytest
 
 from certify_assets.cli import launching
+from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import CORPORA, VERSION, stored_version
 from certify_assets.errors import ChangedInputError
@@ -177,6 +179,8 @@ def test_labels_of_the_page_are_reported_when_it_stops(watched: Store) -> None:
 @pytest.mark.slow
 def test_a_recertification_and_its_deployment_are_reported(call: Call, watched: Store) -> None:
     deploy(judged(watched), sampling=PLAN, track=False)
+    # several runs of a drawn task: so few tasks certify nothing by one of each
+    save_config(watched, replace(Corpus(watched, "c").config, audit_runs=4))
     audit = drawn_tasks(PLAN, "c", 40)
     label_rows(watched, "c", write_batch(watched, "c", "0001-a", PLAN, tasks=audit))
     made = call("ops recertify c --deploy --json")

@@ -1,11 +1,13 @@
 """Inspect Scout: results of a real scan as a score table, and a validation file that it reads."""
 
 import json
+import math
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from certify_assets.corpora.formats.scout import read_scan, write_validation
@@ -94,3 +96,44 @@ def test_what_is_no_scan_is_refused(tmp_path: Path) -> None:
     (tmp_path / "judge.parquet").write_bytes(b"PAR1")
     with pytest.raises(InputError, match="cannot be read"):
         read_scan(tmp_path)
+
+
+def scan_of(folder: Path, changed: dict[str, object], name: str = "judge") -> Path:
+    """Write the results of a scanner on one transcript."""
+    pytest.importorskip("pyarrow")
+    row = {
+        "transcript_id": "u1",
+        "transcript_task_set": "sums",
+        "transcript_task_id": "1",
+        "transcript_model": "m",
+        "transcript_success": True,
+        "input_type": "transcript",
+        "value": "0.5",
+        "value_type": "number",
+        "validation_target": None,
+    }
+    (folder / "_scan.json").write_text("{}", "utf-8")
+    pd.DataFrame([row | changed]).to_parquet(folder / f"{name}.parquet")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changed", "column", "value"),
+    [
+        ({"value": "many"}, "judge", "many"),
+        ({"value": True, "value_type": "boolean"}, "judge", 1.0),
+        ({"transcript_success": "yes"}, "transcript_success", "yes"),
+        ({"transcript_task_id": 5}, "task_id", "sums/5"),
+        ({"validation_target": "1" + 400 * "0"}, "judge_target", math.inf),
+        ({"validation_target": 100_000 * "["}, "judge_target", None),
+    ],
+)
+def test_odd_values_of_a_scan_are_left_to_the_table(
+    tmp_path: Path, changed: dict[str, object], column: str, value: object
+) -> None:
+    assert read_scan(scan_of(tmp_path, changed))[column].tolist() == [value]
+
+
+def test_a_scanner_with_the_name_of_a_column_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="Give it another name"):
+        read_scan(scan_of(tmp_path, {}, "agent"))

@@ -148,3 +148,14 @@ def test_outcomes_that_are_only_known_of_failures_feed_a_beginning_of_the_draw()
     ]
     places = stream_places([], known, tasks)
     assert list(places) == [f"t{place}" for place in range(int(np.argmin(failed)))]
+
+
+def test_a_label_that_denies_an_outcome_settles_the_run() -> None:
+    tasks = {"a": ["a/0", "a/1"], "b": ["b/0"]}
+    outcomes = [
+        Label(run, 0, "outcome", "file", run, number=number)
+        for run, number in (("a/0", 1), ("a/1", 3), ("b/0", 4))
+    ]
+    for label in (2, 0):
+        labels = [Label("a/0", 1, "ann", "page", "t", number=label)]
+        assert stream_places(labels, outcomes, tasks) == {"a": 3, "b": 4}

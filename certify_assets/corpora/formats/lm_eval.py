@@ -139,5 +139,5 @@ def _number(answer: Any) -> float | None:
     first = listed(answer)[:1]
     try:
         return float(first[0]) if first else None
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.formats.records import Record
 from certify_assets.errors import InputError
-from certify_assets.tables.table import array_of
+from certify_assets.tables.table import array_of, number_of
 from certify_assets.tables.writing import write_table_file
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ _RUN = {
     "agent": "transcript_model",
     "transcript_success": "transcript_success",
 }
+#: what a table calls a run, and no scanner may
+_NAMES = ("trajectory_id", "task_id", "agent", "transcript_success")
 _OTHERS = ("input_type", "value", "value_type", "validation_target")
 #: how Scout writes values into one column of texts
 _WORDS = {"true": 1.0, "false": 0.0}
@@ -62,6 +64,10 @@ def read_scan(folder: Path) -> pd.DataFrame:
             if row["input_type"] != "transcript":
                 continue
             run = runs.setdefault(row["transcript_id"], _run(row))
+            if path.stem in _NAMES:
+                raise InputError(
+                    f"{path}: a scanner is called as the column {path.stem}. Give it another name."
+                )
             if path.stem in run:
                 raise InputError(
                     f"{path}: transcript {row['transcript_id']!r} has two results. "
@@ -76,7 +82,7 @@ def read_scan(folder: Path) -> pd.DataFrame:
             f"{folder} has no result of a whole transcript. Scan with messages='all', and wait "
             "until the scan is complete."
         )
-    columns = ["trajectory_id", "task_id", "agent", "transcript_success", *names]
+    columns = [*_NAMES, *names]
     return pd.DataFrame(list(runs.values()), columns=columns, dtype=object)
 
 
@@ -102,28 +108,36 @@ def _rows(path: Path) -> list[Record]:
 def _run(row: Record) -> Record:
     found = {name: row[column] for name, column in _RUN.items()}
     # as the format `inspect` names tasks; transcripts of other sources may lack a part
-    parts = [part for part in (found.pop("task_set"), found.pop("task")) if part]
+    parts = [str(part) for part in (found.pop("task_set"), found.pop("task")) if part]
     if (success := found["transcript_success"]) is not None:
-        found["transcript_success"] = float(success)
+        found["transcript_success"] = _number(success)
     return {**found, "task_id": "/".join(parts) or found["trajectory_id"]}
 
 
-def _value(text: str | None, kind: str | None) -> Any:
-    if text is None or kind in ("null", "array", "object", "resultset"):
+def _number(value: Any) -> Any:
+    """Return a value as a number; what is none stays, for the table to refuse."""
+    number = float(value) if isinstance(value, bool) else number_of(value)
+    return value if number is None else number
+
+
+def _value(value: Any, kind: str | None) -> Any:
+    if value is None or kind in ("null", "array", "object", "resultset"):
         return None
     if kind == "boolean":
-        return _WORDS.get(text.lower())
-    return float(text) if kind == "number" else text
+        return _WORDS.get(str(value).lower())
+    return _number(value) if kind == "number" else value
 
 
 def _target(text: str) -> Any:
     """Return a target, which Scout writes as JSON."""
     try:
         value = json.loads(text)
+    except RecursionError:
+        return None
     except ValueError:
         return text
     if isinstance(value, bool | int | float):
-        return float(value)
+        return _number(value)
     return value if isinstance(value, str) else None
 
 
