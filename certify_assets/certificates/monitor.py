@@ -28,6 +28,7 @@ detection.
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import asdict, dataclass
 from typing import Final, NamedTuple
 
@@ -363,6 +364,24 @@ def new_tasks(
     scale = np.maximum(sizes, 1).astype(np.float64)
     stream = TaskStream(covered, errors, scale, tuple(labels[code] for code in order))
     return NewTasks(stream, known, values.size, int(values.size - scored.sum()))
+
+
+def partly_labelled(scores: ArrayLike, labelled: ArrayLike, tasks: Names) -> set[Hashable]:
+    """Return the tasks of which some scored runs have a label and others have none.
+
+    Whether a label is there may depend on what it says, so that the share of errors among the
+    labels of such a task is not that of the task.
+
+    Parameters
+    ----------
+    scores : array_like of float, shape (rows,)
+        NaN = unscored; such runs need no label.
+    labelled : array_like of bool, shape (rows,)
+    tasks : sequence of hashables, shape (rows,)
+    """
+    scored, known = ~np.isnan(np.asarray(scores, dtype=np.float64)), np.asarray(labelled, bool)
+    names = np.asarray(tasks, dtype=object)
+    return set(names[known & scored]) & set(names[~known & scored])
 
 
 def _first(log_process: Floats, threshold: float) -> int | None:

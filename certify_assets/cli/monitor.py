@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import numpy as np
 
 from certify_assets.cli.documents import Choice, choice_options, load_certificates, one_a_side
-from certify_assets.cli.drawn import labelled_rows
+from certify_assets.cli.drawn import filled, labelled_rows
 from certify_assets.cli.options import (
     PATH,
     certificate_argument,
@@ -20,13 +21,15 @@ from certify_assets.cli.options import (
     truth_option,
 )
 from certify_assets.cli.output import NOTHING, answer, answers
-from certify_assets.cli.reading import column_options, read_scores
-from certify_assets.tables.settings import ReadingOptions
+from certify_assets.cli.reading import column_options, is_log, read_scores
+from certify_assets.errors import InputError
+from certify_assets.tables.settings import DRAWN_BY, ReadingOptions
 from certify_assets.words import WORDS, percent
 from certify_assets.work import counted
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Monitoring
+    from certify_assets.tables.score_table import ScoreTable
 
 
 @click.command()
@@ -65,11 +68,12 @@ def monitor(
 
     Of a certificate that keeps α on average, the alarm is about its cap at 2α.
 
-    SCORES is a score table with an outcome in every row, in the order in which the rows came; a
-    task stands where its first row does. With --labels the outcomes and their order are those of
-    that file, and runs that it does not name are left out. The tasks were drawn at random before
-    scoring, and all their attempts are labelled: a column provenance that says anything but
-    audit_sample, or a column audit_sample that is not true, is refused. Rows that CERTIFICATE does
+    SCORES is a score table or a log with an outcome in every row, in the order in which the rows
+    came; a task stands where its first row does. With --labels the outcomes and their order are
+    those of that file, and runs that it does not name are left out. The tasks were drawn at random
+    before scoring, and all their attempts are labelled. A task that waits for labels of attempts is
+    left out and counted, unless the file is that of a draw. A column provenance that says anything
+    but audit_sample, or a column audit_sample that is not true, is refused. Rows that CERTIFICATE does
     not decide say nothing about its error; a task without any other is counted and no more. Of a
     document with one certificate a side every certified one is monitored; --side picks one.
 
@@ -83,15 +87,22 @@ def monitor(
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
     reading = reading.as_issued(certificate, certificates)
     read = read_scores(scores, reading, outcomes=labels is None, judge=judge, truth=truth)
-    table = labelled_rows(read.choose_split(split, required=True), labels, reading)
+    whole = read.choose_split(split, required=True)
+    table = labelled_rows(whole, labels, reading)
+    more: list[dict[str, str]] = []
+    # chance chose which attempts of a draw have a label
+    if labels is None or not filled(labels, DRAWN_BY):
+        table, more = _whole_tasks(whole, table)
     columns = table.scores, table.labels, table.tasks
-    unstated = () if require_audit_sample(labels or scores) else (NOT_STATED,)
+    source = labels or scores
+    if is_log(source, reading) or not require_audit_sample(source):
+        more.append(NOT_STATED)
     # one that certifies nothing decides nothing to monitor; alone it is refused
     monitored = [item for item in certificates if item.certified] or certificates[:1]
     found = {}
     for item in counted("monitoring", monitored):
         result = monitor_certificate(item, *columns, detector=detector)
-        found[item.side] = replace(result, findings=(*result.findings, *unstated))
+        found[item.side] = replace(result, findings=(*result.findings, *more))
     lines: list[str] = []
     for item in monitored:
         lines += _lines(found[item.side], WORDS[item.side], budget_words(item))
@@ -105,6 +116,25 @@ def monitor(
         *lines,
         code=NOTHING if alarm else 0,
     )
+
+
+def _whole_tasks(whole: ScoreTable, table: ScoreTable) -> tuple[ScoreTable, list[dict[str, str]]]:
+    """Leave out tasks of which a scored run has no label yet, and say how many these are."""
+    from certify_assets.certificates.monitor import partly_labelled
+
+    labelled = np.isin(whole.places, table.places)
+    waiting = partly_labelled(whole.scores, labelled, whole.tasks)
+    if not waiting:
+        return table, []
+    found = table.take(np.array([task not in waiting for task in table.tasks]))
+    if not len(found):
+        raise InputError(
+            f"Each labelled task of {whole.path} has scored runs without a label. Label all "
+            "attempts of a task, or take runs that were not drawn out of the table."
+        )
+    number = "1 task waits" if len(waiting) == 1 else f"{len(waiting):,} tasks wait"
+    message = f"{number} for labels of some attempts; left out until every attempt has one."
+    return found, [{"code": "partly_labelled", "message": message}]
 
 
 def _lines(result: Monitoring, decision: str, promised: str) -> Iterator[str]:

@@ -7,6 +7,8 @@ import pytest
 
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Call
+from certify_assets_tests.corpora.builders import write_json
+from certify_assets_tests.corpora.formats.promptfoo import result
 
 KEYS = {
     "alarm", "e_value", "tasks", "interval", "detector", "delta", "alpha",
@@ -124,3 +126,39 @@ def test_labels_of_their_own_file_are_joined_in_their_order(
     (tmp_path / "none.csv").write_text("trajectory_id,outcome\nelsewhere,1\n", "utf-8")
     refused = call(f"monitor {certificate} {tmp_path}/s.csv --labels {tmp_path}/none.csv")
     assert refused.code == 2 and "names a run" in refused.err
+
+
+def test_tasks_with_labels_of_some_attempts_are_left_out(
+    call: Call, certificate: Path, tmp_path: Path
+) -> None:
+    rows = new_rows().assign(trajectory_id=lambda rows: [f"r{place}" for place in rows.index])
+    rows.drop(columns="outcome").to_csv(tmp_path / "s.csv", index=False)
+    said = rows[["trajectory_id", "outcome"]]
+    # the last of the labelled tasks waits for four of its attempts
+    said.head(20).to_csv(tmp_path / "part.csv", index=False)
+    said.head(18).to_csv(tmp_path / "whole.csv", index=False)
+    words = f"monitor {certificate} {tmp_path}/s.csv --json --labels {tmp_path}"
+    part, whole = call(f"{words}/part.csv").json, call(f"{words}/whole.csv").json
+    added = [item for item in part.pop("findings") if item not in whole["findings"]]
+    assert [item["code"] for item in added] == ["partly_labelled"]
+    assert added[0]["message"].startswith("1 task waits")
+    del whole["findings"]
+    assert part == whole and part["tasks"] == 3
+    # of a draw, chance chose the attempts
+    drawn = said.head(20).assign(drawn_by="seed=1")
+    drawn.to_csv(tmp_path / "drawn.csv", index=False)
+    assert call(f"{words}/drawn.csv").json["tasks"] == 4
+    said.head(2).to_csv(tmp_path / "two.csv", index=False)
+    refused = call(f"{words}/two.csv")
+    assert refused.code == 2 and "Label all attempts" in refused.err
+
+
+def test_a_log_is_monitored_as_a_table_is(call: Call, certificate: Path, tmp_path: Path) -> None:
+    rows = new_rows().head(60)
+    results = [
+        result(row.task_id, number, passed=bool(row.outcome), judge=row.score)
+        for number, row in enumerate(rows.itertuples())
+    ]
+    write_json(tmp_path / "log.json", {"results": {"version": 3, "results": results}})
+    answer = call(f"monitor {certificate} {tmp_path}/log.json --json")
+    assert answer.code == 0 and answer.json["tasks"] == 10
