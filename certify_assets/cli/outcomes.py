@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from certify_assets.operations.monitor_record import MonitorRecord
     from certify_assets.operations.outcomes import DecidedOutcome
 
-_SHOWN = 10
+_SHOWN = 2
 _OUTCOMES = ("failure", "success")
 _USES = {
     "monitor": "drawn: they feed the monitor",
@@ -38,7 +38,7 @@ _USES = {
     default="outcome",
     metavar="NAME",
     help="Where the outcomes come from, such as ci, revert or refund. Each source says one thing "
-    "of a run; where two differ, the later one counts.",
+    "of a run; where two differ, the later one counts and the run is listed.",
 )
 @column_options
 @corpus_option
@@ -47,9 +47,9 @@ def outcomes(corpus: Corpus, path: Path, source: str, reading: ReadingOptions) -
     """Add outcomes that got known after runs were decided: CI results, reverts, refunds.
 
     FILE is a table with trajectory_id and outcome. Runs that no batch decided are counted and left
-    out; the same file again adds nothing. Outcomes of drawn runs feed the monitor, in the order of
+    out; a file of such runs alone is refused. The same file again adds nothing. Outcomes of drawn runs feed the monitor, in the order of
     the draw: one counts once every drawn run before it has an outcome or a label. Labels of
-    reviewers go before outcomes, and contradictions are shown. Outcomes of other runs are listed
+    reviewers go before outcomes, and contradictions are listed. Outcomes of other runs are listed
     and feed nothing. Exit 3 where the monitor raises an alarm.
     """
     from certify_assets.operations.outcomes import decided_outcomes, import_outcomes
@@ -61,6 +61,8 @@ def outcomes(corpus: Corpus, path: Path, source: str, reading: ReadingOptions) -
     uses = {use: [item for item in known if item.use == use] for use in _USES}
     wrong = [item for item in known if item.wrong]
     contradictions = [item for item in known if item.contradicted]
+    overruled = [item for item in known if item.overruled]
+    denied = [item for item in known if item.denied_by]
     document = {
         "corpus": corpus.name,
         "source": source,
@@ -83,7 +85,8 @@ def outcomes(corpus: Corpus, path: Path, source: str, reading: ReadingOptions) -
         *([f"{len(made.unknown):,} runs are in no decided batch."] if made.unknown else []),
         TextTable("Known outcomes", ["use", "runs", "decided wrongly"], rows),
         *_listed("Decided wrongly", wrong),
-        *_listed("Reviewers said otherwise, and their label counts", contradictions),
+        *_listed("Reviewers said otherwise, and their label counts", overruled),
+        *_listed("Another source said otherwise, and the later one counts", denied),
         *([f"Monitor: {monitored.reason}"] if monitored else []),
         code=NOTHING if monitored and monitored.status == "alarm" else 0,
     )
@@ -101,18 +104,17 @@ def _monitored(corpus: Corpus) -> MonitorRecord | None:
 
 
 def _listed(title: str, items: Sequence[DecidedOutcome]) -> list[Any]:
-    """Return the first runs of a list as a table."""
+    """Return a line with the number of runs, and one for each of the first."""
     if not items:
         return []
-    rows = [
-        [
-            item.trajectory_id,
-            WORDS.get(item.decision, item.decision),
-            _OUTCOMES[item.outcome],
-            item.source,
-        ]
+    lines = [
+        f"  {item.trajectory_id}: {WORDS.get(item.decision, item.decision)}, then "
+        f"{_OUTCOMES[item.outcome]} ({item.source})"
         for item in items[:_SHOWN]
     ]
-    more = len(items) - len(rows)
-    table = TextTable(f"{title}: {len(items):,}", ["run", "decision", "outcome", "source"], rows)
-    return [table, *([f"and {more:,} more (--json lists them)"] if more else [])]
+    more = len(items) - len(lines)
+    return [
+        f"{title}: {len(items):,}",
+        *lines,
+        *([f"  and {more:,} more (--json lists them)"] if more else []),
+    ]

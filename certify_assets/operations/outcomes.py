@@ -78,6 +78,8 @@ class DecidedOutcome:
     #: monitor; labelled, where the label of reviewers counts instead; or not_drawn
     use: str
     label: int | None  # of the majority of reviewers
+    #: sources that said the opposite of this run
+    denied_by: tuple[str, ...] = ()
 
     @property
     def wrong(self) -> bool:
@@ -86,7 +88,12 @@ class DecidedOutcome:
 
     @property
     def contradicted(self) -> bool:
-        """Whether reviewers said otherwise."""
+        """Whether reviewers or another source said otherwise."""
+        return self.overruled or bool(self.denied_by)
+
+    @property
+    def overruled(self) -> bool:
+        """Whether reviewers said otherwise, whose label counts."""
         return self.label is not None and self.label != self.outcome
 
 
@@ -218,7 +225,12 @@ def stream_places(
 
 def decided_outcomes(corpus: Corpus) -> list[DecidedOutcome]:
     """Return every run with a known outcome, in the order in which these came."""
-    found = {item.trajectory_id: item for item in read_outcomes(corpus)}
+    said = read_outcomes(corpus)
+    found = {item.trajectory_id: item for item in said}
+    denied: dict[str, list[str]] = {}
+    for item in said:
+        if item.outcome != found[item.trajectory_id].outcome:
+            denied.setdefault(item.trajectory_id, []).append(item.comment)
     labels = resolve_labels(read_labels(corpus))
     every = drawn_decisions(corpus)
     rows = every[every["trajectory_id"].isin(list(found))]
@@ -226,7 +238,10 @@ def decided_outcomes(corpus: Corpus) -> list[DecidedOutcome]:
     rows = rows.drop_duplicates("trajectory_id", keep="last")
     rows = rows.set_index("trajectory_id")
     return [
-        _decided(item, rows.loc[name], labels.get(name))
+        replace(
+            _decided(item, rows.loc[name], labels.get(name)),
+            denied_by=tuple(dict.fromkeys(denied.get(name, ()))),
+        )
         for name, item in found.items()
         # a batch may have been taken back since
         if name in rows.index
@@ -245,7 +260,7 @@ def _decided(item: Label, row: pd.Series[Any], said: Resolved | None) -> Decided
 
 
 def outcome_counts(corpus: Corpus) -> dict[str, int]:
-    """Count the runs with a known outcome, those decided wrongly, and those that labels deny."""
+    """Count the runs with a known outcome, those decided wrongly, and those that others deny."""
     found = decided_outcomes(corpus)
     return {
         "runs": len(found),

@@ -129,7 +129,10 @@ def test_a_source_says_one_thing_of_a_run(
     assert give(corpus, tmp_path / "o.csv", other, source="revert") == (1, 0)
     # the file of the other source once more is no news
     assert give(corpus, tmp_path / "o.csv", rows) == (0, len(rows))
-    assert decided_outcomes(corpus)[0].outcome == other["truth"].iloc[0]
+    first, *others = decided_outcomes(corpus)
+    assert first.outcome == other["truth"].iloc[0]
+    assert first.contradicted and first.denied_by == ("ci",) and not first.overruled
+    assert not any(item.contradicted for item in others)
 
 
 def test_a_batch_is_taken_back_until_the_monitor_reads_its_outcomes(
