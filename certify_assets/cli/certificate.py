@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -218,14 +217,15 @@ def certificate(
         rung = next_rung(certifier, found, settings_of(lead))
         more += [rung] if rung else []
     wrote = "" if out is None else f"wrote {out}; "
-    if not certified:
-        named = {"score": judge, "outcome": truth if labels is None else None}
-        columns = {**reading.columns, **{field: name for field, name in named.items() if name}}
+    if not certified and not certifier.table.labelled.scored:
+        # neither labels nor tasks help where there are no scores
+        step = ""
+    elif not certified:
         asked |= {"side": side, "procedure": lead.procedure}
-        step = _plan(scores, replace(reading, columns=columns), asked)
+        step = _plan(scores, reading, asked, judge, truth if labels is None else None)
         # plan reads the table alone
-        if rows.sample is not None or labels is not None:
-            known = certifier.table.labelled
+        known = certifier.table.labelled
+        if rows.sample is not None or labels is not None or known.auroc is None:
             # the guess of plan is a rate between 0 and 1, whatever few labels show
             rate = float(np.clip(known.outcomes.mean(), 0.01, 0.99)) if known.rows else 0.5
             step += f" --success-rate {rate:.3g} --auroc {known.auroc or 0.5:.3g}"
@@ -239,14 +239,22 @@ def certificate(
     answer(
         document,
         *summary(found, more=more),
-        f"{wrote}next: {step}",
+        *([f"{wrote}next: {step}"] if step else [wrote] if wrote else []),
         code=0 if certified and not little else NOTHING,
     )
 
 
-def _plan(scores: Path, reading: ReadingOptions, asked: Mapping[str, Any]) -> str:
+def _plan(
+    scores: Path,
+    reading: ReadingOptions,
+    asked: Mapping[str, Any],
+    judge: str | None,
+    truth: str | None,
+) -> str:
     """Return the command that plans for the table as it was read, under the same settings."""
     words = ["certify", "plan", as_given(scores)]
+    words += ["--judge", judge] if judge else []
+    words += ["--truth", truth] if truth else []
     for name, other in (("alpha", None), ("side", "both"), ("procedure", EVERY_PROCEDURE[0])):
         value = asked.get(name, other)
         # plan takes one procedure, and no pilot

@@ -12,11 +12,13 @@ import numpy as np
 from certify_assets.cli.options import (
     COUNT,
     OPEN_SHARE,
-    PATH,
     SHARE,
     SIDE,
+    judge_option,
+    scores_argument,
     setting_option,
     settings_help,
+    truth_option,
 )
 from certify_assets.cli.output import NOTHING, answer, answers
 from certify_assets.cli.reading import labelled, read_scores, reading_options
@@ -29,7 +31,9 @@ PLANNED = ("delta", "guard", "grid", "seed", "planned_share")
 
 
 @click.command()
-@click.argument("scores", type=PATH)
+@scores_argument
+@judge_option
+@truth_option
 @setting_option("alpha")
 @click.option(
     "--success-rate", type=OPEN_SHARE, help="A guess. [default: that of the labels in SCORES]"
@@ -47,6 +51,8 @@ PLANNED = ("delta", "guard", "grid", "seed", "planned_share")
 @answers
 def plan(
     scores: Path,
+    judge: str | None,
+    truth: str | None,
     reading: ReadingOptions,
     settings: Mapping[str, Any],
     alpha: float | None,
@@ -84,7 +90,8 @@ def plan(
     )
     if asked.method.pilot:
         raise InputError(f"{asked.procedure} cannot be planned. Name another --procedure.")
-    table = read_scores(scores, reading, outcomes=not guessed).choose_split("cal")
+    table = read_scores(scores, reading, outcomes=not guessed, judge=judge, truth=truth)
+    table = table.choose_split("cal")
     bound = n_eff = None
     if not guessed:
         if table.outcomes is None:
@@ -92,6 +99,8 @@ def plan(
                 f"{scores} has no outcomes. Guess --success-rate and --auroc, or label some runs."
             )
         table = labelled(table)
+        if np.isnan(table.scores).all():
+            raise InputError(f"No run of {scores} has a score. Score the runs first.")
         known = observe(table.scores, table.labels, table.tasks)
         n_eff = known.clusters.n_eff
         success_rate = success_rate or float(np.mean(table.labels))
@@ -136,7 +145,8 @@ def plan(
     if asked.method.by_rows:
         document["draws"] = plan_draws(planner, asked, tasks=tasks, attempts=attempts)
         blocks.append(draws_table(document["draws"]))
-    expected = f"{found.tasks:,} tasks can certify nothing at α = {asked.alpha:g}."
+    plural = "s" * (found.tasks != 1)
+    expected = f"{found.tasks:,} task{plural} can certify nothing at α = {asked.alpha:g}."
     if found.chance:
         expected = (
             f"{found.labels:,.0f} labels of {found.tasks:,} tasks are expected to decide "

@@ -11,6 +11,8 @@ import pytest
 from certify_assets import certify
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Answer, Call
+from certify_assets_tests.corpora.builders import write_json
+from certify_assets_tests.corpora.formats.promptfoo import result
 
 #: the procedures that take several runs a task
 EVERY = [
@@ -129,6 +131,17 @@ def test_the_next_command_repeats_the_options_and_works(
     if options:
         refused = " ".join(call("decide c.json s.csv").err.split())
         assert "Choose one a side by --alpha and --procedure" in refused
+
+
+def test_the_plan_that_is_proposed_names_judge_and_truth(call: Call, tmp_path: Path) -> None:
+    results = [
+        result(f"t{number // 4}", number, passed=number % 7 < 4, judge=0.5) for number in range(120)
+    ]
+    write_json(tmp_path / "log.json", {"results": {"version": 3, "results": results}})
+    answer = call(f"certificate {tmp_path}/log.json --judge judge --truth equals")
+    said = " ".join(answer.out.split()).rpartition("next: certify ")[2]
+    assert answer.code == 3 and said.startswith(f"plan {tmp_path}/log.json --judge judge --truth ")
+    assert call(said).code == 3
 
 
 def test_all_lists_every_procedure_that_the_table_fits(
