@@ -84,9 +84,6 @@ _AUDITED = (
     "coverage",
     "covered_tasks",
     "tasks",
-    "trajectories",
-    "unscored",
-    "reason",
 )
 
 
@@ -238,7 +235,9 @@ def audit(
     answer(
         {**document, **({"disagreements": contradicted} if contradicted else {})},
         *figures("Audit", *each, most=_AUDITED, names=names),
-        *(_confusion_table(contradicted) if contradicted else []),
+        *_reasons(certificates, found),
+        *(_confusion_lines(contradicted) if contradicted else []),
+        *_overlap(certificates, test),
         code=NOTHING if verdict == "ERROR" else 0,
     )
 
@@ -272,13 +271,33 @@ def _contradicted(
     return {"file": str(path), "runs": len(places), "confusion": counts}
 
 
-def _confusion_table(contradicted: JsonObject) -> list[Any]:
-    counts = contradicted["confusion"]
-    rows = [
-        [WORDS[name], f"{of['failure']:,}", f"{of['success']:,}"] for name, of in counts.items()
+def _overlap(certificates: Sequence[Certificate], test: ScoreTable) -> list[str]:
+    """Say why the error of a side counts rows that are decided by neither."""
+    from certify_assets.tables.decisions import decide_table
+
+    both = int(np.count_nonzero(decide_table(certificates, test).rows.reasons == "overlap"))
+    if not both:
+        return []
+    rows = "1 row lies" if both == 1 else f"{both:,} rows lie"
+    return [f"{rows} in both regions: each side counts them here, and they go to review."]
+
+
+def _reasons(certificates: Sequence[Certificate], found: Sequence[Audit]) -> list[str]:
+    return [
+        f"{WORDS[item.side]}: {audited.reason}"
+        for item, audited in zip(certificates, found, strict=True)
+        if audited.reason
+    ]
+
+
+def _confusion_lines(contradicted: JsonObject) -> list[str]:
+    lines = [
+        f"  {WORDS[name]}: {of['failure']:,} failures, {of['success']:,} successes"
+        for name, of in contradicted["confusion"].items()
     ]
     return [
-        TextTable("Decisions and labels", ["decision", "failures", "successes"], rows),
+        "Decisions and labels",
+        *lines,
         f"wrote {contradicted['file']}: {contradicted['runs']:,} decided runs whose label says "
         "otherwise",
     ]

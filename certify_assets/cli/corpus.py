@@ -38,6 +38,7 @@ _IMPORTED = (
     *("trajectories", "tasks", "unlabelled", "success_rate", "icc", "deff", "n_eff"),
     *("agents", "attempts", "duplicates", "dropped"),
 )
+_COUNTED = ("unlabelled", "duplicates", "dropped")
 
 
 @click.group()
@@ -145,6 +146,8 @@ def import_(
     for sentence in summary.read_as:
         say(sentence)
     left = {"notes": summary.notes, "label_facts": summary.label_facts}
+    # what is not there needs no row
+    about = {key: value for key, value in about.items() if value or key not in _COUNTED}
     printed = {**about, **{key: value for key, value in left.items() if value}}
     answer(
         document,

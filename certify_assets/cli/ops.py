@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from certify_assets.storage.store import Store
 
 _STYLES = {"holds": "green", "differs": "bold red", "missing": "bold red", "told": ""}
-_SHOWN_SOURCES = 5
+_SHOWN_SOURCES = _SHOWN_DEPLOYMENTS = 5
 _LISTED = {"number", "time", "judge", "alpha", "certificates"}
 _DEPLOYED = ("judge", "number", "time", "budgets", "certificates", "sampling", "mlflow")
 
@@ -243,14 +243,13 @@ def status(corpus: Corpus) -> None:
         "delta_spent": spent,
         "automatic": None if automatic is None else automatic.model_dump(mode="json"),
     }
-    rows = [[str(item.number), item.time[:16], item.judge, item.budgets] for item in earlier]
-    title = f"Deployments, for `certify ops rollback {corpus} NUMBER`"
+    numbers = ", ".join(f"{item.number} ({item.judge})" for item in earlier[-_SHOWN_DEPLOYMENTS:])
     alone = found is not None and found.batch_only
     what = "Batch certificates decide new runs." if alone else "It decides new runs."
     answer(
         document,
         *([] if found is None else _deployed(found)),
-        *([TextTable(title, ["number", "time", "judge", "budgets"], rows)] if rows else []),
+        *([f"Deployments, the last ones: {numbers}."] if len(earlier) > 1 else []),
         f"δ spent: {spent}.",
         *(
             [f"auto_deploy is {automatic.policy}: {automatic.reason}"]

@@ -136,6 +136,19 @@ def test_audit_writes_the_decided_runs_whose_label_says_otherwise(
         and "disagreements" not in call("audit", both, scores, "--json").json
     )
     assert call("audit", both, scores, "--disagreements", scores).code == 2
+    assert len(shown.out.splitlines()) <= 20
+
+
+def test_an_audit_says_how_many_rows_lie_in_both_regions(
+    call: Call, scores: Path, tmp_path: Path
+) -> None:
+    both = tmp_path / "both.json"
+    assert call("certificate", scores, "--alpha", ".45", "--out", both).code == 0
+    document = json.loads(both.read_text("utf-8"))
+    lower, upper = (item["threshold"] for item in document["certificates"])
+    test = pd.read_csv(scores).query("split == 'test'")
+    number = int(((test["score"] <= lower) & (test["score"] >= upper)).sum())
+    assert number > 1 and f"{number} rows lie in both regions" in call("audit", both, scores).out
 
 
 def test_resample_exactly_and_by_draws(call: Call, scores: Path) -> None:
