@@ -317,7 +317,7 @@ def _require_draw(given: Evidence, settings: Settings) -> None:
     if given.left_out:
         raise UnfitTableError(
             f"{name} needs labels of runs that chance chose, and {given.left_out:,} runs have "
-            "none. Draw the runs to label with certify sample, and give its file with --sample."
+            "none. Draw the runs to label with `certify sample`, and certify on the file of the draw."
         )
     if settings.method.promise == AVERAGE and len(observations.labels) < observations.rows:
         raise UnfitTableError(

@@ -62,8 +62,7 @@ _COPIED, _ALL_COPIED = 0.05, 0.9
 SENTENCES: Final = {
     "unscored_rows": "{table.unscored} of {table.rows} rows have no score. They are {how} and go "
     "to human review when decided.",
-    "few_tasks": "The table has {counts.tasks} tasks. The bootstrap has not been validated below "
-    "{least}.",
+    "few_tasks": "The table has {tasks_seen}. The bootstrap has not been validated below {least}.",
     "saturated_scores": "{rows.at_ends} of {rows.scored} scores share the {end} value, {value}. "
     "{remedy}",
     "duplicate_rows": "{repeats} of {rows.rows} rows repeat an earlier one, with the same task, "
@@ -173,7 +172,8 @@ def _of_the_table(case: _Case) -> _Found:
     # neither a bet nor a proof rests on the bootstrap
     proved = settings.method.pilot or settings.method.by_rows
     if counts.tasks < FEW_TASKS and not proved:
-        yield "few_tasks", {"least": FEW_TASKS}
+        seen = f"{counts.tasks} task{'s' * (counts.tasks != 1)}"
+        yield "few_tasks", {"least": FEW_TASKS, "tasks_seen": seen}
     yield from _of_the_ends(case.rows)
 
 

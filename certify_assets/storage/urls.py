@@ -129,7 +129,9 @@ class RemoteFiles:
     def copied(self, folder: Path) -> Path:
         """Copy the file or folder into a folder, within limits; return the copy."""
         if not self.about:
-            raise InputError(f"there is no file in {self.shown}; check the address.")
+            raise InputError(
+                f"{self.shown} has no file, or its server does not answer. Check the address."
+            )
         target = folder / (PurePosixPath(self.root).name or "runs")
         self._require_few(sum(int(info.get("size") or 0) for info in self.about.values()))
         copied = 0

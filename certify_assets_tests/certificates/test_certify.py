@@ -165,6 +165,9 @@ def test_findings_of_the_table() -> None:
     found = certify(squeezed, outcomes, tasks, procedure="guarded_taskboot")
     assert {"unscored_rows", "few_tasks"} <= set(codes(found))
     assert found.inputs["rows"] == scores.size and found.trajectories == scores.size - 4
+    lone = certify(scores, outcomes, np.zeros(scores.size), procedure="guarded_taskboot")
+    said = {item["code"]: item["message"] for item in lone.findings}
+    assert said["few_tasks"].startswith("The table has 1 task.")
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,8 @@ def test_what_a_url_has_not_is_a_sentence_that_names_it(
         assert answer.code == 2 and place in answer.err and "/tmp" not in answer.err
     with pytest.raises(InputError, match=r"^the path s3://bucket/runs has a user, a password or a"):
         CorpusConfig("c", paths=("s3://key:secret@bucket/runs",))
+    answer = call(f"corpus import http://127.0.0.1:9/a.csv --name c --root {root}")
+    assert answer.code == 2 and "its server does not answer" in answer.err
     with pytest.raises(InputError, match=r"^s3://nowhere/x cannot be read"):
         RemoteFiles.of("s3://nowhere/x")
 

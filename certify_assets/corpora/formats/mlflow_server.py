@@ -109,6 +109,12 @@ def asking(address: str) -> Iterator[None]:
     try:
         yield
     except (MlflowException, OSError) as error:
+        # MLflow repeats in its own words what the network said
+        if isinstance(error, OSError) or isinstance(error.__context__, OSError):
+            raise InputError(
+                f"MLflow at {without_credentials(address)} does not answer. Check the address, "
+                "and that the server runs."
+            ) from None
         raise InputError(
             f"MLflow at {without_credentials(address)} did not answer as it should "
             f"({said_by(error)}); check the address, and MLFLOW_TRACKING_USERNAME and "
