@@ -261,9 +261,11 @@ def _columns(
     for row, run in enumerate(runs):
         for said in run.draft.judgements:
             if said.value is not None and not isinstance(said.value, Unclear | dict | list):
-                # JSON may hold half a character, which no table can
+                # JSON may hold half a character, which no table can; further lines would be lines
+                # of the answer
                 name, source = (
-                    text.encode("utf-8", "replace").decode() for text in (said.name, said.source)
+                    " ".join(text.encode("utf-8", "replace").decode().split())
+                    for text in (said.name, said.source)
                 )
                 of_source = by_name.setdefault(name, {}).setdefault(source, {})
                 of_source.setdefault(row, []).append(said.value)
