@@ -180,6 +180,7 @@ def read_judged(paths: Sequence[Path]) -> JudgedRuns:
         }
     )
     frame.attrs["path"] = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and others"
+    frame.attrs["judgements"] = list(columns)
     notes = [f"{number:,} {said}" for said, number in reading.notes.items()]
     return JudgedRuns(
         frame,
@@ -241,6 +242,7 @@ def _scan(folder: Path) -> JudgedRuns:
     names = [name for name in frame.columns if name not in COLUMNS.values()]
     people = ("transcript_success", *(name for name in names if name.endswith("_target")))
     frame.attrs["path"] = str(folder)
+    frame.attrs["judgements"] = names
     kinds = {name: TRUTH if name in people else JUDGE for name in names if frame[name].count()}
     return JudgedRuns(frame, kinds, "results of Inspect Scout")
 

@@ -146,6 +146,12 @@ def test_a_reviewer_sees_no_judge(call: Call, table: Make) -> None:
         Path("sheet.csv").unlink()
     call(f"sample {log} --count 9 --out sheet.csv")
     assert not {"score", "score_again"} & set(pd.read_csv("sheet.csv"))
+    call("sample judged.csv --columns score=gpt_judge,again=again --count 9 --out judged_sheet.csv")
+    assert not {"gpt_judge", "again"} & set(pd.read_csv("judged_sheet.csv"))
+    results = [result(str(number), number, passed=True, judge=0.5) for number in range(9)]
+    write_json(Path("results.json"), {"results": {"version": 3, "results": results}})
+    call("sample results.json --count 9 --out log_sheet.csv")
+    assert not {"judge", "equals"} & set(pd.read_csv("log_sheet.csv"))
 
 
 def test_files_of_the_user_are_not_lost(call: Call, table: Make) -> None:
