@@ -80,8 +80,10 @@ class JudgedRuns:
     left_out: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    def named(self, kind: str, name: str | None) -> str | None:
+    def named(self, kind: str, name: str | None, option: str = "") -> str | None:
         """Return the column that a name means as a judge or truth; without a name the only one.
+
+        `option` is how a command takes the name, by default ``--judge`` or ``--truth``.
 
         Raises
         ------
@@ -89,11 +91,12 @@ class JudgedRuns:
             If there is no such column, or no name is given and there are several.
         """
         columns = [column for column, found in self.kinds.items() if found == kind]
+        option = option or f"--{kind} NAME"
         if name is None:
             if len(columns) > 1:
                 raise InputError(
                     f"{self.source.attrs['path']} holds several {kind}s: {', '.join(columns)}. "
-                    f"Name one with --{kind} NAME."
+                    f"Name one with {option}."
                 )
             return next(iter(columns), None)
         if name in self.kinds:
@@ -103,7 +106,7 @@ class JudgedRuns:
         if len(same) != 1:
             raise InputError(
                 f"{self.source.attrs['path']} holds no {kind} {name!r}; it holds "
-                f"{', '.join(self.kinds) or 'none'}. Name one of these with --{kind}."
+                f"{', '.join(self.kinds) or 'none'}. Name one of these with {option}."
             )
         return same[0]
 

@@ -198,6 +198,16 @@ def test_labels_in_a_sheet_of_several_annotators_are_joined(call: Call, table: M
     assert audited.code in (0, 3) and "304 of 305 labels" in audited.err
 
 
+def test_few_labels_in_a_sheet_lead_to_a_plan_that_runs(call: Call, table: Make) -> None:
+    path = table(change=lambda frame: frame.rename(columns={"score": "tone"}))
+    rows()[["trajectory_id", "outcome"]].head(60).to_csv("labels.csv", index=False)
+    words = "--judge tone --labels labels.csv --promise confident"
+    answer = call(f"certificate {path} {words}")
+    step = answer.out.rpartition("next: certify ")[2].strip()
+    assert answer.code == 3 and step.startswith("plan scores.csv --columns score=tone")
+    assert "labels of 80 tasks" in call(step).out
+
+
 @pytest.mark.parametrize(
     ("sheet", "said"),
     [
