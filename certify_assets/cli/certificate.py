@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,12 @@ from certify_assets.cli.options import (
     PATH,
     as_given,
     given_command,
+    judge_option,
     out_option,
     scores_argument,
     setting_option,
     settings_help,
+    truth_option,
 )
 from certify_assets.cli.output import (
     NOTHING,
@@ -118,10 +121,8 @@ _SIX = "Proved under six assumptions: `certify show FILE` lists them, docs/few-l
     type=PATH,
     help="Labels by trajectory_id, in place of the outcomes of SCORES.",
 )
-@click.option(
-    "--judge", metavar="NAME", help="The column, scorer, feedback or assessment that is the score."
-)
-@click.option("--truth", metavar="NAME", help="The same for the outcome.")
+@judge_option
+@truth_option
 @click.option(
     "--sample",
     type=PATH,
@@ -218,8 +219,12 @@ def certificate(
         more += [rung] if rung else []
     wrote = "" if out is None else f"wrote {out}; "
     if not certified:
-        step = _plan(scores, reading, {**asked, "side": side, "procedure": lead.procedure})
-        if rows.sample is not None:
+        named = {"score": judge, "outcome": truth if labels is None else None}
+        columns = {**reading.columns, **{field: name for field, name in named.items() if name}}
+        asked |= {"side": side, "procedure": lead.procedure}
+        step = _plan(scores, replace(reading, columns=columns), asked)
+        # plan reads the table alone
+        if rows.sample is not None or labels is not None:
             known = certifier.table.labelled
             # the guess of plan is a rate between 0 and 1, whatever few labels show
             rate = float(np.clip(known.outcomes.mean(), 0.01, 0.99)) if known.rows else 0.5

@@ -37,10 +37,12 @@ from certify_assets.cli.options import (
     PATH,
     SIDE,
     certificate_argument,
+    judge_option,
     pilot_option,
     pool_option,
     scores_argument,
     split_option,
+    truth_option,
 )
 from certify_assets.cli.output import (
     NOTHING,
@@ -74,7 +76,7 @@ if TYPE_CHECKING:
 _labels_option = click.option(
     "--labels", type=PATH, help="The labels that it was issued on, where SCORES has none."
 )
-_LOG = ".eval"
+_LOGS = (".eval", ".json")
 _AUDITED = (
     "verdict",
     "realized_error",
@@ -179,7 +181,8 @@ def _difference(
 @click.option(
     "--labels", type=PATH, help="Labels by trajectory_id, in place of the outcomes of SCORES."
 )
-@click.option("--truth", metavar="NAME", help="The column or assessment that is the outcome.")
+@judge_option
+@truth_option
 @choice_options
 @column_options
 @answers_at_length
@@ -190,6 +193,7 @@ def audit(
     scores: Path,
     disagreements: Path | None,
     labels: Path | None,
+    judge: str | None,
     truth: str | None,
     choice: Choice,
     reading: ReadingOptions,
@@ -206,8 +210,8 @@ def audit(
     refuse_overwrite({"--disagreements": disagreements}, {**inputs, "--labels": labels})
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
     reading = reading.as_issued(certificate, certificates)
-    table = read_scores(scores, reading, outcomes=labels is None, truth=truth).choose_split("test")
-    test = labelled_rows(table, labels, reading)
+    table = read_scores(scores, reading, outcomes=labels is None, judge=judge, truth=truth)
+    test = labelled_rows(table.choose_split("test"), labels, reading)
     found = _audits(certificates, test)
     contradicted = _contradicted(certificates, test, disagreements)
     # of certificates that decide something, where there are any
@@ -363,7 +367,7 @@ def decide(
     CERTIFICATE is one certificate, or a document with one a side; --side, --alpha and --procedure
     choose from a document of more. A row in both regions, an unscored row and every row where
     nothing was certified go to review (exit 3 when nothing was certified at all). SCORES may be a
-    log of Inspect AI (.eval): its samples get the score "certified", as an edit with provenance.
+    log of Inspect AI: its samples get the score "certified", as an edit with provenance.
     """
     from certify_assets.certificates.inputs import known_tasks, task_codes
     from certify_assets.certificates.scale import share_doubt
@@ -376,10 +380,8 @@ def decide(
     reading = reading.as_issued(certificate, certificates)
     table = read_scores(scores, reading, outcomes=False).choose_split(split, required=True)
     result = decide_table(certificates, table)
-    log = scores.suffix.lower() == _LOG
-    edited = (
-        (decisions or scores) if log and (decisions or scores).suffix == scores.suffix else None
-    )
+    out = decisions or scores
+    edited = out if out.suffix == scores.suffix and _is_inspect_log(scores) else None
     write_tables(
         *(
             (path, harmless(path, result.columns(rows), table.naming_columns))
@@ -423,6 +425,17 @@ def decide(
         ),
         code=0 if any(item.certified for item in certificates) else NOTHING,
     )
+
+
+def _is_inspect_log(path: Path) -> bool:
+    if path.suffix.lower() not in _LOGS:
+        return False
+    from certify_assets.corpora.formats import detect_format
+
+    try:
+        return detect_format([path]) == "inspect"
+    except InputError:
+        return False
 
 
 def _edit_log(scores: Path, out: Path, result: Decisions) -> EditCounts:

@@ -11,7 +11,14 @@ import click
 
 from certify_assets.cli.documents import Choice, choice_options, load_certificates, one_a_side
 from certify_assets.cli.drawn import labelled_rows
-from certify_assets.cli.options import PATH, certificate_argument, scores_argument, split_option
+from certify_assets.cli.options import (
+    PATH,
+    certificate_argument,
+    judge_option,
+    scores_argument,
+    split_option,
+    truth_option,
+)
 from certify_assets.cli.output import NOTHING, answer, answers
 from certify_assets.cli.reading import column_options, read_scores
 from certify_assets.tables.settings import ReadingOptions
@@ -31,6 +38,8 @@ if TYPE_CHECKING:
     help="Labels of runs by trajectory_id, where SCORES has no outcomes, in the order in which "
     "they came.",
 )
+@judge_option
+@truth_option
 @click.option(
     "--detector",
     type=click.Choice(["e_process", "shiryaev_roberts"]),
@@ -45,6 +54,8 @@ def monitor(
     certificate: Path,
     scores: Path,
     labels: Path | None,
+    judge: str | None,
+    truth: str | None,
     split: str | None,
     choice: Choice,
     reading: ReadingOptions,
@@ -71,10 +82,13 @@ def monitor(
 
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
     reading = reading.as_issued(certificate, certificates)
-    read = read_scores(scores, reading, outcomes=labels is None)
+    read = read_scores(scores, reading, outcomes=labels is None, judge=judge, truth=truth)
     table = labelled_rows(read.choose_split(split, required=True), labels, reading)
     columns = table.scores, table.labels, table.tasks
-    unstated = () if require_audit_sample(labels or scores) else (NOT_STATED,)
+    stated = require_audit_sample(table.source, table.places if labels else None)
+    if labels:
+        stated = require_audit_sample(labels) or stated
+    unstated = () if stated else (NOT_STATED,)
     # one that certifies nothing decides nothing to monitor; alone it is refused
     monitored = [item for item in certificates if item.certified] or certificates[:1]
     found = {}

@@ -95,6 +95,10 @@ COUNT = click.IntRange(min=1)
 certificate_argument = click.argument("certificate", type=PATH)
 scores_argument = click.argument("scores", type=SOURCE)
 out_option = click.option("--out", type=PATH, help="Also write the document to this file.")
+judge_option = click.option(
+    "--judge", metavar="NAME", help="The column, scorer, feedback or assessment that is the score."
+)
+truth_option = click.option("--truth", metavar="NAME", help="The same for the outcome.")
 split_option = click.option(
     "--split", help="Rows to use, by the table's split column. [default: all]"
 )

@@ -192,10 +192,20 @@ def _source(path: Path, reading: ReadingOptions, *, outcomes: bool) -> tuple[Any
     say_read_as(path, [runs.title, *runs.notes])
     asked = dict(reading.columns)
     for field, kind in (("score", JUDGE), ("outcome", TRUTH)):
-        if (field == "score" or outcomes) and field not in before:
-            name = runs.named(kind, asked.get(field))
+        if (field == "score" or outcomes) and (field in asked or field not in before):
+            # a certificate keeps no name that is the usual one
+            kept = reading.remembered is not None and COLUMNS[field] in runs.kinds
+            usual = COLUMNS[field] if kept else None
+            name = runs.named(kind, asked.get(field, usual), _option(kind, field))
             asked |= {} if name is None else {field: name}
     return runs.source, replace(reading, columns=asked)
+
+
+def _option(kind: str, field: str) -> str:
+    """Return how the command that runs takes the name of a judge or truth."""
+    context = click.get_current_context(silent=True)
+    has = context is not None and kind in context.params
+    return f"--{kind} NAME" if has else f"--columns {field}=NAME"
 
 
 def labelled(table: ScoreTable) -> ScoreTable:

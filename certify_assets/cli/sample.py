@@ -133,9 +133,7 @@ def sample(
     settings = Settings(**({} if alpha is None else {"alpha": alpha}))
     several = has_several(drawn)
     batches = _batches(drawn, sides, settings)
-    found = sheet(
-        drawn, draw, batches, outcome=outcome, hidden=[columns["score"], columns["again"]]
-    )
+    found = sheet(drawn, draw, batches, outcome=outcome)
     require_first(
         scores,
         "sample",
@@ -254,15 +252,15 @@ def sheet(
     batches: NDArray[np.int64],
     *,
     outcome: str,
-    hidden: Collection[str],
+    hidden: Collection[str] = (),
 ) -> dict[str, NDArray[Any]]:
     """Return the columns of the file: those of the table, with the batch and an empty outcome.
 
-    The `hidden` scores are left out, since labels are to be given without a look at them.
+    Scores and `hidden` columns are left out, since labels are to be given without a look at them.
     """
     own = drawn.file_columns()
-    for scores in ("score_used", *matched(list(own), set(hidden)).values()):
-        own.pop(scores, None)
+    for column in matched(list(own), {*hidden, *drawn.judging_columns}).values():
+        own.pop(column, None)
     order = shuffled(draw.seed, names_of(drawn)[1], batches)
     name = next(iter(matched(list(own), {outcome}).values()), outcome)
     size = len(drawn)

@@ -80,8 +80,10 @@ class JudgedRuns:
     left_out: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    def named(self, kind: str, name: str | None) -> str | None:
+    def named(self, kind: str, name: str | None, option: str = "") -> str | None:
         """Return the column that a name means as a judge or truth; without a name the only one.
+
+        `option` is how a command takes the name, by default ``--judge`` or ``--truth``.
 
         Raises
         ------
@@ -89,11 +91,12 @@ class JudgedRuns:
             If there is no such column, or no name is given and there are several.
         """
         columns = [column for column, found in self.kinds.items() if found == kind]
+        option = option or f"--{kind} NAME"
         if name is None:
             if len(columns) > 1:
                 raise InputError(
                     f"{self.source.attrs['path']} holds several {kind}s: {', '.join(columns)}. "
-                    f"Name one with --{kind} NAME."
+                    f"Name one with {option}."
                 )
             return next(iter(columns), None)
         if name in self.kinds:
@@ -103,7 +106,7 @@ class JudgedRuns:
         if len(same) != 1:
             raise InputError(
                 f"{self.source.attrs['path']} holds no {kind} {name!r}; it holds "
-                f"{', '.join(self.kinds) or 'none'}. Name one of these with --{kind}."
+                f"{', '.join(self.kinds) or 'none'}. Name one of these with {option}."
             )
         return same[0]
 
@@ -180,6 +183,7 @@ def read_judged(paths: Sequence[Path]) -> JudgedRuns:
         }
     )
     frame.attrs["path"] = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and others"
+    frame.attrs["judgements"] = list(columns)
     notes = [f"{number:,} {said}" for said, number in reading.notes.items()]
     return JudgedRuns(
         frame,
@@ -241,6 +245,7 @@ def _scan(folder: Path) -> JudgedRuns:
     names = [name for name in frame.columns if name not in COLUMNS.values()]
     people = ("transcript_success", *(name for name in names if name.endswith("_target")))
     frame.attrs["path"] = str(folder)
+    frame.attrs["judgements"] = names
     kinds = {name: TRUTH if name in people else JUDGE for name in names if frame[name].count()}
     return JudgedRuns(frame, kinds, "results of Inspect Scout")
 
@@ -261,9 +266,11 @@ def _columns(
     for row, run in enumerate(runs):
         for said in run.draft.judgements:
             if said.value is not None and not isinstance(said.value, Unclear | dict | list):
-                # JSON may hold half a character, which no table can
+                # JSON may hold half a character, which no table can; further lines would be lines
+                # of the answer
                 name, source = (
-                    text.encode("utf-8", "replace").decode() for text in (said.name, said.source)
+                    " ".join(text.encode("utf-8", "replace").decode().split())
+                    for text in (said.name, said.source)
                 )
                 of_source = by_name.setdefault(name, {}).setdefault(source, {})
                 of_source.setdefault(row, []).append(said.value)

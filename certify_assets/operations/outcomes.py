@@ -225,7 +225,12 @@ def decided_outcomes(corpus: Corpus) -> list[DecidedOutcome]:
     # of a run that was decided twice the later decision
     rows = rows.drop_duplicates("trajectory_id", keep="last")
     rows = rows.set_index("trajectory_id")
-    return [_decided(item, rows.loc[name], labels.get(name)) for name, item in found.items()]
+    return [
+        _decided(item, rows.loc[name], labels.get(name))
+        for name, item in found.items()
+        # a batch may have been taken back since
+        if name in rows.index
+    ]
 
 
 def _decided(item: Label, row: pd.Series[Any], said: Resolved | None) -> DecidedOutcome:

@@ -38,6 +38,7 @@ from certify_assets.operations.batches import (
 )
 from certify_assets.operations.deployment import DeploymentRecord, load_deployment
 from certify_assets.operations.labels import Labelled
+from certify_assets.operations.outcomes import OutcomeKnown
 from certify_assets.operations.sampling import RunDraw, RunsOfTask
 from certify_assets.storage.urls import local_copies, shown_url
 
@@ -373,9 +374,17 @@ def undo_batch(corpus: Corpus, batch: str) -> None:
             # by a call that was killed before it said so
             return
         runs = set(identities_of(corpus, batch)["trajectory_id"])
-        # watched: a label that comes meanwhile keeps the batch
+        # watched: a label or an outcome that comes meanwhile keeps the batch
         said = corpus.store.events(corpus.name, Labelled)
         labelled = runs & {event.content.trajectory_id for event in said}
+        known = {
+            one.content.trajectory_id for one in corpus.store.events(corpus.name, OutcomeKnown)
+        }
+        if monitored := known & {*RunDraw.load(corpus, batch).drawn}:
+            raise InputError(
+                f"{batch} has {len(monitored):,} drawn runs whose outcomes the monitor reads. It "
+                "cannot be undone."
+            )
         draw = draw_of(corpus, batch)
         shared = BatchAudit.load(corpus, draw) if draw else None
         if labelled or (shared is not None and shared.labels_used):

@@ -15,6 +15,7 @@ from certify_assets.corpora.judged import read_judged
 from certify_assets.errors import InputError
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Call
+from certify_assets_tests.corpora.builders import write_json
 from certify_assets_tests.corpora.inspect_logs import SAMPLES, evaluate, inspect
 
 pytest.importorskip("inspect_ai", reason="needs the extra inspect")
@@ -113,6 +114,64 @@ def test_scorer_reads_scores_as_a_table_does(call: Call, tmp_path: Path) -> None
         scored(low)
     with pytest.raises(InputError, match="does not exist"):
         certified(str(tmp_path / "none.json"))
+
+
+def json_log(path: Path, judges: tuple[str, ...] = ("judge",)) -> Path:
+    """Write a log in JSON with the scorers `outcome` and `match`, which agree, and judges."""
+    samples = [
+        {
+            "id": row.task_id,
+            "epoch": place % 6 + 1,
+            "uuid": f"sample-{place}",
+            "input": "Go.",
+            "target": "",
+            "scores": {name: {"value": row.score} for name in judges}
+            | {name: {"value": "IC"[row.outcome]} for name in ("outcome", "match")},
+        }
+        for place, row in enumerate(score_rows(tasks=80, attempts=6, seed=3).itertuples())
+    ]
+    about = {"created": "2026-03-01T10:00:00+00:00", "task": "t", "model": "mockllm/model"}
+    log = {"version": 2, "status": "success", "eval": {**about, "dataset": {}, "config": {}}}
+    return write_json(path, {**log, "samples": samples})
+
+
+def test_verdicts_are_written_into_logs_in_json(call: Call, tmp_path: Path) -> None:
+    log, copy, issued = (tmp_path / f"{name}.json" for name in ("log", "copy", "certificate"))
+    json_log(log)
+    assert call("certificate", log, "--truth", "match", "--out", issued).code == 0
+    before = log.read_bytes()
+    table = ("--decisions", tmp_path / "decisions.csv")
+    assert "inspect" not in call("decide", issued, log, *table, "--json").json
+    written = call("decide", issued, log, "--decisions", copy, "--json").json["inspect"]
+    assert written == {"log": str(copy), "written": 480, "unchanged": 0}
+    assert log.read_bytes() == before
+    assert call("decide", issued, copy, "--json").json["inspect"]["unchanged"] == 480
+    assert call("decide", issued, log, "--json").json["inspect"]["written"] == 480
+    assert list(read_judged([log]).kinds) == ["judge", "match", "outcome"]
+
+
+def test_later_commands_name_judge_and_truth_only_where_they_must(
+    call: Call, tmp_path: Path
+) -> None:
+    log, issued = json_log(tmp_path / "log.json"), tmp_path / "certificate.json"
+    asked = call("certificate", log)
+    assert asked.code == 2 and "Name one with --truth NAME" in asked.err
+    assert call("certificate", log, "--truth", "outcome", "--out", issued).code == 0
+    # `outcome` is what most tables call it, and no certificate keeps that name
+    assert call("verify", issued, log).code == 0
+    other = json_log(tmp_path / "other.json", ("first", "second"))
+    scores = score_rows(tasks=80, attempts=6, seed=3)
+    scores.to_csv(tmp_path / "scores.csv", index=False)
+    assert call("certificate", tmp_path / "scores.csv", "--out", issued).code == 0
+    for command, option in (("audit", "--judge NAME"), ("decide", "--columns score=NAME")):
+        asked = call(command, issued, other)
+        assert asked.code == 2 and f"Name one with {option}." in asked.err
+    named = ("--judge", "first", "--truth", "match", "--json")
+    # the tasks of the log have other names, so that it counts as new
+    assert {one["verdict"] for one in call("audit", issued, other, *named).json["audits"]} == {
+        "PASS"
+    }
+    assert call("monitor", issued, other, *named).json["alarm"] is False
 
 
 def test_what_is_no_log_is_refused(call: Call, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from certify_assets.operations.outcomes import (
     known_head,
     stream_places,
 )
+from certify_assets.operations.receiving import undo_batch
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets.tables.settings import ReadingOptions
@@ -100,7 +101,7 @@ def test_an_outcome_waits_for_every_drawn_run_before_it(
     # nothing that was read before has moved
     assert after[0][:2] == before[0] and len(after[0]) == 10 and after[1] == {}
     again = monitor_judge(JudgedCorpus(corpus, JUDGE))
-    assert again.operation.labels != record.operation.labels and not again.findings
+    assert again.operation != record.operation and not again.findings
     assert load_monitor(JudgedCorpus(corpus, JUDGE)) == again
 
 
@@ -129,6 +130,20 @@ def test_a_source_says_one_thing_of_a_run(
     # the file of the other source once more is no news
     assert give(corpus, tmp_path / "o.csv", rows) == (0, len(rows))
     assert decided_outcomes(corpus)[0].outcome == other["truth"].iloc[0]
+
+
+def test_a_batch_is_taken_back_until_the_monitor_reads_its_outcomes(
+    corpus: Corpus, rows: pd.DataFrame, tmp_path: Path
+) -> None:
+    others = write_batch(corpus.store, "one", "0002-b", PLAN, tasks=["nobody-asks"], first=4)
+    give(corpus, tmp_path / "o.csv", pd.concat([drawn(rows), others]))
+    undo_batch(corpus, "0002-b")
+    corpus.store.refresh()
+    assert {item.trajectory_id for item in decided_outcomes(corpus)} == {
+        *drawn(rows)["trajectory_id"]
+    }
+    with pytest.raises(InputError, match="10 drawn runs whose outcomes the monitor reads"):
+        undo_batch(corpus, "0001-a")
 
 
 def test_outcomes_of_unknown_runs_alone_are_refused(corpus: Corpus, tmp_path: Path) -> None:
