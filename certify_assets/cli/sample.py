@@ -134,13 +134,7 @@ def sample(
     several = has_several(drawn)
     batches = _batches(drawn, sides, settings)
     found = sheet(drawn, draw, batches, outcome=outcome)
-    require_first(
-        scores,
-        "sample",
-        draw.sha256,
-        FirstDraw.now(draw.seed, draw.sha256),
-        "Where nobody saw the runs that it drew, remove {}.",
-    )
+    require_first_sample(scores, draw)
     write_tables((out, harmless(out, found, drawn.naming_columns)))
     document = {
         "runs": len(table),
@@ -191,6 +185,17 @@ def sample(
     plan += reading_words(reading)
     step = shlex.join(["certify", "certificate", as_given(scores), "--sample", str(out), *plan])
     answer(document, *lines, *plans, f"next: {step}")
+
+
+def require_first_sample(scores: Path, draw: Draw) -> None:
+    """Keep the seed of a draw next to the table or log; refuse a draw with another seed."""
+    require_first(
+        scores,
+        "sample",
+        draw.sha256,
+        FirstDraw.now(draw.seed, draw.sha256),
+        "Where nobody saw the runs that it drew, remove {}.",
+    )
 
 
 def rows_to_label(
