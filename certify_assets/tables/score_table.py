@@ -490,6 +490,7 @@ def require_audit_sample(source: Any, places: Integers | None = None) -> bool:
                 raise InputError(
                     f"{table.path}, {table.row(place)}, column {name!r}: {shown(value)} is no "
                     "audit sample. Labels from the review queue are of what the judge could not "
-                    "decide. Give only tasks drawn at random before scoring, with all their attempts."
+                    "decide. Give only tasks drawn at random before scoring, with all their "
+                    "attempts."
                 )
     return bool(table.columns)
