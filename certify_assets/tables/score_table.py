@@ -488,8 +488,9 @@ def require_audit_sample(source: Any, places: Integers | None = None) -> bool:
             value = values[place]
             if re.sub("[ -]", "_", str(value).strip().lower()) not in _AUDIT_SAMPLE[name]:
                 raise InputError(
-                    f"{table.path}, {table.row(place)}, column {name!r}: {shown(value)} is no audit "
-                    "sample. Labels from the review queue are of what the judge could not decide. "
-                    "Give only tasks drawn at random before scoring, with all their attempts."
+                    f"{table.path}, {table.row(place)}, column {name!r}: {shown(value)} is no "
+                    "audit sample. Labels from the review queue are of what the judge could not "
+                    "decide. Give only tasks drawn at random before scoring, with all their "
+                    "attempts."
                 )
     return bool(table.columns)

@@ -134,6 +134,14 @@ def test_without_labels_runs_are_drawn_for_them(call: Call, table: Make) -> None
     assert again.code == 2 and "to_label.csv exists and holds labels" in again.err
 
 
+def test_no_column_is_both_the_score_and_the_outcome(call: Call, table: Make) -> None:
+    path = table()
+    refused = call(f"doctor {path} --judge outcome --truth outcome")
+    assert refused.code == 2 and "cannot be both" in refused.err
+    assert call(f"doctor {path} --judge outcome").code == 2
+    assert call(f"doctor {path} --truth score --json").json["certificates"] == []
+
+
 def test_a_reviewer_sees_no_judge(call: Call, table: Make) -> None:
     said = {"score_again": 0.125, "rubric": "fine"}
     log = table(change=lambda frame: frame.drop(columns="outcome").assign(**said))
