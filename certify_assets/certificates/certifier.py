@@ -118,7 +118,7 @@ class Certifier(Evidence):
             findings=certificate_findings(self, evaluation, settings),
             candidates=settings.candidates,
             selection=selection,
-            parameters={
+            settings={
                 "guard": settings.applied_guard,
                 "size_ratio": settings.size_ratio,
                 "multiplicity": settings.multiplicity,
@@ -317,7 +317,7 @@ def _require_draw(given: Evidence, settings: Settings) -> None:
     if given.left_out:
         raise UnfitTableError(
             f"{name} needs labels of runs that chance chose, and {given.left_out:,} runs have "
-            "none. Draw the runs to label with `certify sample`, and certify on the file of the draw."
+            "none. Draw the runs to label with `certify sample`, and certify on its file."
         )
     if settings.method.promise == AVERAGE and len(observations.labels) < observations.rows:
         raise UnfitTableError(

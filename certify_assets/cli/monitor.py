@@ -21,7 +21,7 @@ from certify_assets.cli.options import (
     truth_option,
 )
 from certify_assets.cli.output import NOTHING, answer, answers
-from certify_assets.cli.reading import column_options, is_log, read_scores
+from certify_assets.cli.reading import column_options, read_scores
 from certify_assets.errors import InputError
 from certify_assets.tables.settings import DRAWN_BY, ReadingOptions
 from certify_assets.words import WORDS, percent
@@ -73,9 +73,9 @@ def monitor(
     those of that file, and runs that it does not name are left out. The tasks were drawn at random
     before scoring, and all their attempts are labelled. A task that waits for labels of attempts is
     left out and counted, unless the file is that of a draw. A column provenance that says anything
-    but audit_sample, or a column audit_sample that is not true, is refused. Rows that CERTIFICATE does
-    not decide say nothing about its error; a task without any other is counted and no more. Of a
-    document with one certificate a side every certified one is monitored; --side picks one.
+    but audit_sample, or a column audit_sample that is not true, is refused. Rows that CERTIFICATE
+    does not decide say nothing about its error; a task without any other is counted and no more. Of
+    a document with one certificate a side every certified one is monitored; --side picks one.
 
     The alarm (exit 3) is false with probability at most δ, however often one looks. A task weighs
     by the share of its attempts that is covered.
@@ -94,8 +94,10 @@ def monitor(
     if labels is None or not filled(labels, DRAWN_BY):
         table, more = _whole_tasks(whole, table)
     columns = table.scores, table.labels, table.tasks
-    source = labels or scores
-    if is_log(source, reading) or not require_audit_sample(source):
+    stated = require_audit_sample(table.source, table.places if labels else None)
+    if labels:
+        stated = require_audit_sample(labels) or stated
+    if not stated:
         more.append(NOT_STATED)
     # one that certifies nothing decides nothing to monitor; alone it is refused
     monitored = [item for item in certificates if item.certified] or certificates[:1]

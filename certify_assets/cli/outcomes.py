@@ -47,10 +47,10 @@ def outcomes(corpus: Corpus, path: Path, source: str, reading: ReadingOptions) -
     """Add outcomes that got known after runs were decided: CI results, reverts, refunds.
 
     FILE is a table with trajectory_id and outcome. Runs that no batch decided are counted and left
-    out; a file of such runs alone is refused. The same file again adds nothing. Outcomes of drawn runs feed the monitor, in the order of
-    the draw: one counts once every drawn run before it has an outcome or a label. Labels of
-    reviewers go before outcomes, and contradictions are listed. Outcomes of other runs are listed
-    and feed nothing. Exit 3 where the monitor raises an alarm.
+    out; a file of such runs alone is refused. The same file again adds nothing. Outcomes of drawn
+    runs feed the monitor, in the order of the draw: one counts once every drawn run before it has
+    an outcome or a label. Labels of reviewers go before outcomes, and contradictions are listed.
+    Outcomes of other runs are listed and feed nothing. Exit 3 where the monitor raises an alarm.
     """
     from certify_assets.operations.outcomes import decided_outcomes, import_outcomes
 

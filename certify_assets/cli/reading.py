@@ -180,20 +180,13 @@ def read_scores(
     return table
 
 
-def is_log(path: Path, reading: ReadingOptions) -> bool:
-    """Whether a path is a log of runs, and no table with the columns that are asked for."""
-    from certify_assets.corpora import judged
-
-    columns = {**COLUMNS, **(reading.remembered or {}), **reading.columns}
-    return judged.is_log(path, [columns["task"], columns["score"]])
-
-
 def _source(path: Path, reading: ReadingOptions, *, outcomes: bool) -> tuple[Any, ReadingOptions]:
     """Return a table file, or the runs of a log as a table with its judge and truth named."""
-    from certify_assets.corpora.judged import JUDGE, TRUTH, read_judged
+    from certify_assets.corpora.judged import JUDGE, TRUTH, is_log, read_judged
 
     before = reading.remembered or {}
-    if not is_log(path, reading):
+    columns = {**COLUMNS, **before, **reading.columns}
+    if not is_log(path, [columns["task"], columns["score"]]):
         return path, reading
     runs = read_judged([path])
     say_read_as(path, [runs.title, *runs.notes])
