@@ -217,7 +217,7 @@ def certificate(
         rung = next_rung(certifier, found, settings_of(lead))
         more += [rung] if rung else []
     wrote = "" if out is None else f"wrote {out}; "
-    if not certified and not certifier.table.labelled.scored:
+    if not certified and np.isnan(table.scores).all():
         # neither labels nor tasks help where there are no scores
         step = ""
     elif not certified:
