@@ -216,7 +216,8 @@ def diagnose(
         first = next(iter(tables.values()))
         agreement = known.agreement(first)
         said = "" if agreement is None else agreement.sentence()
-        notes += [*known.read_as, known.matching(first), *filter(None, [said])]
+        notes += [f"{known.path.name}: {said}" for said in known.read_as]
+        notes += [known.matching(first), *filter(None, [said])]
     found = _found(runs, tables, outcome)
     obstacle = _obstacle(judges, truths, tables)
     diagnosis = DoctorReport(
@@ -264,21 +265,26 @@ def _opened(paths: Sequence[Path], reading: ReadingOptions) -> tuple[JudgedRuns,
 
 def _of_table(path: Path, reading: ReadingOptions) -> tuple[JudgedRuns, dict[str, str]]:
     """Return a score table with the kinds of its columns; find names and scores by their words."""
-    names = [name for name in read_table(path, set()).names if name]
+    every = read_table(path, set())
+    names = [name for name in every.names if name]
+    if names and not len(every):
+        raise InputError(f"{path} has a header but no rows. Write one row a trajectory.")
     usual = {**COLUMNS, **reading.columns}
     there = {one: found[0] for one in usual if (found := [*matched(names, {usual[one]}).values()])}
     columns: dict[str, str] = {}
     for one in ("task", "id", "agent"):
         if one not in there and one not in reading.columns:
             taken = [*there.values(), *columns.values()]
-            columns |= likely_column(one, names, taken)
-    notes = [f"column {name!r} as {COLUMNS[one]}" for one, name in columns.items()]
-    identity = columns.get("id") or there.get("id")
-    if "task" not in {*there, *columns} and identity:
-        columns["task"] = identity
-        notes.append(
-            f"column {identity!r} as task_id: every run counts as a task of its own. If tasks were "
-            "run more than once, name their column with --columns task=NAME"
+            repeated = _repeated(path, names) if one == "task" else []
+            columns |= likely_column(one, repeated, taken) or likely_column(one, names, taken)
+    notes = [f"column {name!r} of {path.name} as {COLUMNS[one]}" for one, name in columns.items()]
+    if "task" not in {*there, *columns, *reading.columns}:
+        # runs of one task that count as tasks of their own would promise too much
+        run = there.get("id") or columns.get("id")
+        own = f", or task={run} if every run is a task of its own" if run else ""
+        raise InputError(
+            f"No column of {path} is known to name the tasks; its columns are "
+            f"{', '.join(names[:12]) or 'none'}. Name it with --columns task=NAME{own}."
         )
     used = {*columns.values(), *(there[one] for one in there if one not in ("score", "outcome"))}
     kinds = {
@@ -293,6 +299,12 @@ def _of_table(path: Path, reading: ReadingOptions) -> tuple[JudgedRuns, dict[str
             if kind == TRUTH or numbers:
                 kinds[name] = kind
     return JudgedRuns(path, kinds, "score table", notes=tuple(notes)), columns
+
+
+def _repeated(path: Path, names: Sequence[str]) -> list[str]:
+    """Return the columns with repeated values: one that names runs has none."""
+    table = read_table(path, set(names))
+    return [name for name in names if len({*map(str, table.values(name))}) < len(table)]
 
 
 def _names(runs: JudgedRuns, kind: str, name: str | None) -> list[str]:

@@ -94,9 +94,25 @@ def test_columns_of_other_names_are_found_and_said(call: Call, table: Make) -> N
         return frame.rename(columns=names).assign(latency=1.5)
 
     answer = call(f"doctor {table(change=renamed)}")
-    assert answer.code == 0 and "column 'example' as task_id" in answer.out
+    assert answer.code == 0 and "column 'example' of scores.csv as task_id" in answer.out
     assert "judges: gpt_judge · truths: human_label" in answer.out
     followed(call, answer.out)
+
+
+@pytest.mark.parametrize("name", ["Scenario", "prompt_id", "Question", "sample", "test case"])
+def test_a_column_of_runs_is_not_the_task(call: Call, table: Make, name: str) -> None:
+    names = {"task_id": name, "trajectory_id": "Run", "score": "GPT judge", "outcome": "passed"}
+    path = table(change=lambda frame: frame.rename(columns=names))
+    answer = call(f"doctor {path}")
+    assert "320 runs of 80 tasks" in answer.out and f"column '{name}' of scores.csv" in answer.out
+    followed(call, answer.out)
+    # one value a run is no task where another task-like column repeats
+    once = table(change=lambda frame: frame.rename(columns={**names, "trajectory_id": "sample_no"}))
+    assert "320 runs of 80 tasks" in call(f"doctor {once}").out
+    alone = table(change=lambda frame: frame.rename(columns={**names, "task_id": "sort"}))
+    asked = call(f"doctor {alone}")
+    assert asked.code == 2 and "--columns task=NAME, or task=Run if every run" in asked.err
+    assert "320 runs of 80 tasks" in call(f"doctor {alone} --columns task=sort").out
 
 
 def test_judges_are_compared_at_a_part_of_delta(call: Call, table: Make) -> None:
@@ -240,6 +256,24 @@ def test_a_log_is_certified_where_it_is(call: Call, table: Make) -> None:
     assert wrong.code == 2 and "holds no judge 'tone'; it holds equals, judge" in wrong.err
 
 
+def test_the_judge_is_not_the_truth(call: Call, table: Make) -> None:
+    path = table(change=lambda frame: frame.assign(gold=frame["outcome"]))
+    results = [result(f"t{number}", 0, passed=bool(number % 2), judge=0.5) for number in range(30)]
+    write_json(Path("results.json"), {"results": {"version": 3, "results": results}})
+    for words in (
+        f"doctor {path} --judge outcome",
+        f"doctor {path} --judge score --truth score",
+        f"doctor {path} --truth score",
+        "doctor results.json --judge equals",
+        "doctor results.json --judge equals --truth equals",
+        "certificate results.json --judge equals --truth equals",
+        "certificate results.json --judge equals",
+    ):
+        refused = call(words)
+        assert refused.code == 2 and "is the score and the outcome" in refused.err, words
+    assert call(f"doctor {path} --judge outcome --truth gold").code == 0
+
+
 def test_words_of_a_truth_are_read_as_a_whole(call: Call, table: Make) -> None:
     words = ("pass", "needs work", "fail")
     results = [result(f"t{number}", 0, passed=True, judge=0.5) for number in range(30)]
@@ -276,12 +310,18 @@ def test_what_cannot_be_settled_is_asked(call: Call, table: Make) -> None:
         ("absent.csv", "absent.csv"),
         ("scores.csv other.csv", "score tables are read one at a time"),
         ("scores.csv --judge tone", "has no column 'tone'"),
+        ("binary.csv", "has a header but no rows"),
+        ("header.csv", "has a header but no rows"),
+        ("none.json", "No column of none.json is known"),
         (".", "holds no logs of a known format"),
     ],
 )
 def test_bad_input_gets_two_short_sentences(call: Call, table: Make, words: str, said: str) -> None:
     table("other.csv")
     table()
+    Path("binary.csv").write_bytes(b"\xff\xfe\x00\x01garb")
+    Path("header.csv").write_text("task_id\n", "utf-8")
+    Path("none.json").write_text("{}", "utf-8")
     answer = call(f"doctor {words}")
     assert answer.code == 2 and said in answer.err and len(answer.err.splitlines()) == 1
 
