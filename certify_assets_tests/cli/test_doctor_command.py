@@ -146,8 +146,43 @@ def test_without_labels_runs_are_drawn_for_them(call: Call, table: Make) -> None
     known = rows().set_index("trajectory_id")["outcome"]
     sheet.assign(outcome=sheet["trajectory_id"].map(known)).to_csv("to_label.csv", index=False)
     followed(call, answer.out)
+    # labels are never written over, and the answer is given still
     again = call(f"doctor {path}")
-    assert again.code == 2 and "to_label.csv exists and holds labels" in again.err
+    assert again.code == 3 and "to_label.csv holds labels already" in again.out
+    assert "wrote to_label_2.csv" in again.out
+    refused = call(f"doctor {path} --out to_label.csv")
+    assert refused.code == 2 and "to_label.csv exists and holds labels" in refused.err
+    # the file of a draw is known by its column
+    joined = call(f"doctor {path} --labels to_label.csv")
+    assert joined.code == 0 and "--sample to_label.csv" in joined.out
+    followed(call, joined.out)
+    blank = call(f"doctor {path} --labels to_label_2.csv")
+    assert blank.code == 2 and "holds no label yet" in blank.err
+
+
+def test_every_plan_says_its_promise(call: Call, table: Make) -> None:
+    path = table(change=lambda frame: frame.drop(columns="outcome").head(4 * 63))
+    lines = [line for line in call(f"doctor {path}").out.splitlines() if " labels, " in line]
+    plans = call(f"doctor {path} --json").json["plans"]
+    assert {plan["promise"] for plan in plans} >= {"average", "confident"}
+    for line, plan in zip(lines, plans, strict=True):
+        assert f"promise {plan['promise']}" in line
+        capped = "20 % wrong on average and at most 40 % wrong" in line
+        assert capped == (plan["promise"] == "average")
+
+
+@pytest.mark.parametrize("named", ["Run", "sample"])
+def test_ids_may_have_another_name_in_each_file(call: Call, table: Make, named: str) -> None:
+    def bare(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame.drop(columns="outcome").rename(columns={"trajectory_id": "Run"})
+
+    path = table(change=bare)
+    labels = rows()[["trajectory_id", "outcome"]]
+    name = "sample" if named == "sample" else "trace"
+    labels.rename(columns={"trajectory_id": name}).to_csv("labels.csv", index=False)
+    answer = call(f"doctor {path} --labels labels.csv --columns id={named}")
+    assert answer.code == 0 and "320 of 320 labels" in answer.out, answer.err
+    followed(call, answer.out)
 
 
 def test_a_reviewer_sees_no_judge(call: Call, table: Make) -> None:
@@ -187,6 +222,7 @@ def test_a_name_that_is_a_formula_is_in_no_sheet(call: Call, table: Make, out: s
 
 
 def test_labels_in_a_sheet_of_several_annotators_are_joined(call: Call, table: Make) -> None:
+    guessed = {"task_id": "Scenario", "trajectory_id": "Run", "agent": "Model", "score": "judge"}
     path = table(change=lambda frame: frame.drop(columns="outcome"))
     known = rows()[["trajectory_id", "outcome"]].rename(columns={"trajectory_id": "run_id"})
     bob = known.assign(reviewer="bob", outcome=known["outcome"].where(known.index % 10 > 0, None))
@@ -201,6 +237,11 @@ def test_labels_in_a_sheet_of_several_annotators_are_joined(call: Call, table: M
     assert answer.code == 0, answer.err
     # of 320 runs 16 are ties, and one label is of no run
     assert "304 of 305 labels of labels.csv name a run of scores.csv" in answer.out
+    renamed = table(
+        "renamed.csv", lambda frame: frame.drop(columns="outcome").rename(columns=guessed)
+    )
+    guess = call(f"doctor {renamed} --labels labels.csv --set unlabelled=drop")
+    assert "agree on 272 of 288 pairs" in guess.out and "truths: labels.csv" in guess.out
     assert "16 ties of annotators are no label" in answer.out
     assert "agree on 272 of 288 pairs of labels" in answer.out and "kappa 0.89" in answer.out
     followed(call, answer.out)
