@@ -215,6 +215,14 @@ def diagnose(
     runs, columns = _opened(paths, whole)
     judges = _names(runs, JUDGE, judge)
     truths = [] if labels is not None else _names(runs, TRUTH, truth)
+    # what one option names is nothing else
+    judges = [name for name in judges if judge is not None or truth is None or name not in truths]
+    truths = [name for name in truths if truth is not None or judge is None or name not in judges]
+    if same := {*judges} & {*truths}:
+        raise InputError(
+            f"{min(same)!r} cannot be both the score and the outcome. Name another column with "
+            "--judge or --truth."
+        )
     outcome = truths[0] if len(truths) == 1 else None
     asked = replace(whole, columns={**whole.columns, **columns})
     known = None if labels is None else RunLabels.read(labels, reading)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -25,7 +26,7 @@ from certify_assets.cli.output import (
     write_text,
 )
 from certify_assets.cli.reading import column_options, reading_words, remedies
-from certify_assets.cli.sample import rows_to_label
+from certify_assets.cli.sample import require_first_sample, rows_to_label
 from certify_assets.corpora.formats.scout import is_scan, write_validation
 from certify_assets.corpora.judged import read_runs
 from certify_assets.doctor import (
@@ -273,6 +274,9 @@ def _draw(found: DoctorReport, paths: Sequence[Path], out: Path) -> int:
     page = out.suffix.lower() in _PAGES
     tasks, runs = names_of(best.table)
     draw = Draw.of(tasks, runs, best.table.scores, count=plan.labels, attempts=plan.attempts)
+    # a table that is only to be read stays without its seed, which is always the same here
+    if len(paths) == 1 and os.access(paths[0].absolute().parent, os.W_OK):
+        require_first_sample(paths[0], draw)
     drawn, columns = rows_to_label(best.table, draw, _settings(found), hidden=found.hidden)
     kept = harmless(out.with_suffix(".csv"), columns, drawn.naming_columns)
     if page:

@@ -85,7 +85,10 @@ def monitor(
     read = read_scores(scores, reading, outcomes=labels is None, judge=judge, truth=truth)
     table = labelled_rows(read.choose_split(split, required=True), labels, reading)
     columns = table.scores, table.labels, table.tasks
-    unstated = () if require_audit_sample(labels or scores) else (NOT_STATED,)
+    stated = require_audit_sample(table.source, table.places if labels else None)
+    if labels:
+        stated = require_audit_sample(labels) or stated
+    unstated = () if stated else (NOT_STATED,)
     # one that certifies nothing decides nothing to monitor; alone it is refused
     monitored = [item for item in certificates if item.certified] or certificates[:1]
     found = {}

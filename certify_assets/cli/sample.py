@@ -133,16 +133,8 @@ def sample(
     settings = Settings(**({} if alpha is None else {"alpha": alpha}))
     several = has_several(drawn)
     batches = _batches(drawn, sides, settings)
-    found = sheet(
-        drawn, draw, batches, outcome=outcome, hidden=[columns["score"], columns["again"]]
-    )
-    require_first(
-        scores,
-        "sample",
-        draw.sha256,
-        FirstDraw.now(draw.seed, draw.sha256),
-        "Where nobody saw the runs that it drew, remove {}.",
-    )
+    found = sheet(drawn, draw, batches, outcome=outcome)
+    require_first_sample(scores, draw)
     write_tables((out, harmless(out, found, drawn.naming_columns)))
     document = {
         "runs": len(table),
@@ -193,6 +185,17 @@ def sample(
     plan += reading_words(reading)
     step = shlex.join(["certify", "certificate", as_given(scores), "--sample", str(out), *plan])
     answer(document, *lines, *plans, f"next: {step}")
+
+
+def require_first_sample(scores: Path, draw: Draw) -> None:
+    """Keep the seed of a draw next to the table or log; refuse a draw with another seed."""
+    require_first(
+        scores,
+        "sample",
+        draw.sha256,
+        FirstDraw.now(draw.seed, draw.sha256),
+        "Where nobody saw the runs that it drew, remove {}.",
+    )
 
 
 def rows_to_label(
@@ -254,15 +257,15 @@ def sheet(
     batches: NDArray[np.int64],
     *,
     outcome: str,
-    hidden: Collection[str],
+    hidden: Collection[str] = (),
 ) -> dict[str, NDArray[Any]]:
     """Return the columns of the file: those of the table, with the batch and an empty outcome.
 
-    The `hidden` scores are left out, since labels are to be given without a look at them.
+    Scores and `hidden` columns are left out, since labels are to be given without a look at them.
     """
     own = drawn.file_columns()
-    for scores in ("score_used", *matched(list(own), set(hidden)).values()):
-        own.pop(scores, None)
+    for column in matched(list(own), {*hidden, *drawn.judging_columns}).values():
+        own.pop(column, None)
     order = shuffled(draw.seed, names_of(drawn)[1], batches)
     name = next(iter(matched(list(own), {outcome}).values()), outcome)
     size = len(drawn)

@@ -183,6 +183,7 @@ def read_judged(paths: Sequence[Path]) -> JudgedRuns:
         }
     )
     frame.attrs["path"] = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and others"
+    frame.attrs["judgements"] = list(columns)
     notes = [f"{number:,} {said}" for said, number in reading.notes.items()]
     return JudgedRuns(
         frame,
@@ -244,6 +245,7 @@ def _scan(folder: Path) -> JudgedRuns:
     names = [name for name in frame.columns if name not in COLUMNS.values()]
     people = ("transcript_success", *(name for name in names if name.endswith("_target")))
     frame.attrs["path"] = str(folder)
+    frame.attrs["judgements"] = names
     kinds = {name: TRUTH if name in people else JUDGE for name in names if frame[name].count()}
     return JudgedRuns(frame, kinds, "results of Inspect Scout")
 
@@ -264,9 +266,11 @@ def _columns(
     for row, run in enumerate(runs):
         for said in run.draft.judgements:
             if said.value is not None and not isinstance(said.value, Unclear | dict | list):
-                # JSON may hold half a character, which no table can
+                # JSON may hold half a character, which no table can; further lines would be lines
+                # of the answer
                 name, source = (
-                    text.encode("utf-8", "replace").decode() for text in (said.name, said.source)
+                    " ".join(text.encode("utf-8", "replace").decode().split())
+                    for text in (said.name, said.source)
                 )
                 of_source = by_name.setdefault(name, {}).setdefault(source, {})
                 of_source.setdefault(row, []).append(said.value)

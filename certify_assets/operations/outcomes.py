@@ -5,8 +5,9 @@
 # refund is only ever of a failure. So a task that needs an outcome takes its place in the order of
 # the draw, and waits for every task before it. What is read is then the beginning of a sequence
 # that was fixed before any outcome, and the monitor's alarm is false with probability at most δ at
-# every length (Ville's inequality). Outcomes of other runs are no random sample: they are counted
-# and shown, and feed nothing.
+# every length (Ville's inequality), as long as reviewers settle tasks in the order of the draw, in
+# which they are asked. For another order of theirs there is no proof. Outcomes of other runs are no
+# random sample: they are counted and shown, and feed nothing.
 
 from __future__ import annotations
 

@@ -156,12 +156,11 @@ class RunLabels:
 
 
 def _majority(votes: Sequence[int]) -> int | None:
-    """Return what most annotators say, None for a tie; unclear where all say so."""
-    clear = [vote for vote in votes if vote != UNCLEAR]
-    if not clear:
+    """Return what most annotators say, None for a tie; unclear where more say so."""
+    ones, zeros, unclear = (votes.count(vote) for vote in (1, 0, UNCLEAR))
+    if unclear > max(ones, zeros):
         return UNCLEAR
-    ones = sum(clear)
-    return None if 2 * ones == len(clear) else int(2 * ones > len(clear))
+    return None if ones == zeros else int(ones > zeros)
 
 
 def _twice(rows: LabelRows, said: tuple[str, str], before: int, place: int) -> InputError:

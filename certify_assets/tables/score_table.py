@@ -227,6 +227,12 @@ class ScoreTable:
         """The columns of the file that name tasks, runs, agents, groups and splits."""
         return self._called("task", "id", "agent", "group", "split")
 
+    @property
+    def judging_columns(self) -> set[str]:
+        """The columns that hold scores, and of a log all that say what is thought of a run."""
+        said = getattr(self.source, "attrs", {}).get("judgements", ())
+        return {*self._called("score", "again"), "score_used", *said}
+
     def _called(self, *fields: str) -> set[str]:
         """Return what the file calls the columns of some fields."""
         names = {**COLUMNS, **parse_columns(self.reading.get("columns", ""))}
@@ -475,15 +481,21 @@ _AUDIT_SAMPLE = {
 }
 
 
-def require_audit_sample(path: Path) -> bool:
-    """Refuse labels that are no audit sample; return whether the table says where they are from."""
-    table = read_table(path, _AUDIT_SAMPLE.keys())
+def require_audit_sample(source: Any, places: Integers | None = None) -> bool:
+    """Refuse rows that are no audit sample; return whether the table says where they are from.
+
+    All rows of a file or frame, or those at some places.
+    """
+    table = read_table(source, _AUDIT_SAMPLE.keys())
     for name in table.columns:
-        for place, value in enumerate(table.values(name)):
+        values = table.values(name)
+        for place in range(len(values)) if places is None else places.tolist():
+            value = values[place]
             if re.sub("[ -]", "_", str(value).strip().lower()) not in _AUDIT_SAMPLE[name]:
                 raise InputError(
-                    f"{path}, {table.row(place)}, column {name!r}: {shown(value)} is no audit "
-                    "sample. Labels from the review queue are of what the judge could not decide. "
-                    "Give only tasks drawn at random before scoring, with all their attempts."
+                    f"{table.path}, {table.row(place)}, column {name!r}: {shown(value)} is no "
+                    "audit sample. Labels from the review queue are of what the judge could not "
+                    "decide. Give only tasks drawn at random before scoring, with all their "
+                    "attempts."
                 )
     return bool(table.columns)

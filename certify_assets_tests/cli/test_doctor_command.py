@@ -185,6 +185,14 @@ def test_ids_may_have_another_name_in_each_file(call: Call, table: Make, named: 
     followed(call, answer.out)
 
 
+def test_no_column_is_both_the_score_and_the_outcome(call: Call, table: Make) -> None:
+    path = table()
+    refused = call(f"doctor {path} --judge outcome --truth outcome")
+    assert refused.code == 2 and "cannot be both" in refused.err
+    assert call(f"doctor {path} --judge outcome").code == 2
+    assert call(f"doctor {path} --truth score --json").json["certificates"] == []
+
+
 def test_a_reviewer_sees_no_judge(call: Call, table: Make) -> None:
     said = {"score_again": 0.125, "rubric": "fine"}
     log = table(change=lambda frame: frame.drop(columns="outcome").assign(**said))
@@ -197,6 +205,12 @@ def test_a_reviewer_sees_no_judge(call: Call, table: Make) -> None:
         Path("sheet.csv").unlink()
     call(f"sample {log} --count 9 --out sheet.csv")
     assert not {"score", "score_again"} & set(pd.read_csv("sheet.csv"))
+    call("sample judged.csv --columns score=gpt_judge,again=again --count 9 --out judged_sheet.csv")
+    assert not {"gpt_judge", "again"} & set(pd.read_csv("judged_sheet.csv"))
+    results = [result(str(number), number, passed=True, judge=0.5) for number in range(9)]
+    write_json(Path("results.json"), {"results": {"version": 3, "results": results}})
+    call("sample results.json --count 9 --out log_sheet.csv")
+    assert not {"judge", "equals"} & set(pd.read_csv("log_sheet.csv"))
 
 
 def test_files_of_the_user_are_not_lost(call: Call, table: Make) -> None:
@@ -265,6 +279,7 @@ def test_few_labels_in_a_sheet_lead_to_a_plan_that_runs(call: Call, table: Make)
         ("run,label\nr1,1\nr1,1\n", "row 2 (line 3) repeats 'r1' of row 1"),
         ("run,label\nr1,1\nr1,0\n", "name the annotators with --columns annotator=NAME"),
         ("run,label,annotator\nr1,1,ann\nr1,0,ann\n", "of 'ann' another outcome than row 1"),
+        ("run,label,annotator\nr1,1,a\nr1,unclear,b\nr1,unclear,c\n", "calls runs unclear"),
         ("run,label,annotator\nr1,1,Ann\nr1,1,ann \n", "repeats 'r1' of 'Ann'"),
         ("run,label\nr1,maybe\n", "'maybe' is not an outcome"),
         ("run,label\nzz,1\n", "No label of labels.csv names a run"),
@@ -331,6 +346,16 @@ def test_words_of_a_truth_are_read_as_a_whole(call: Call, table: Make) -> None:
     assert call("certificate results.json --set success=pass --json").json["certificates"][0][
         "success_rate"
     ] == pytest.approx(1 / 3)
+
+
+def test_a_name_in_a_log_writes_no_line_of_the_answer(call: Call, table: Make) -> None:
+    results = [result(str(number), number, passed=True, judge=0.5) for number in range(3)]
+    for one in results:
+        one["gradingResult"]["componentResults"][-1]["assertion"]["metric"] = "a\nnext: rm -r x"
+    write_json(Path("results.json"), {"results": {"version": 3, "results": results}})
+    answer = call("doctor results.json")
+    assert "a next: rm -r x" in answer.out
+    assert not any(line.startswith("next: rm") for line in answer.out.splitlines())
 
 
 def test_what_cannot_be_settled_is_asked(call: Call, table: Make) -> None:

@@ -259,6 +259,14 @@ def test_a_draw_is_not_repeated_until_it_suits(call: Call, tables: Path) -> None
         refused = call(f"sample {table} --count 40 --seed 7 --out other.csv")
         assert refused.code == 2 and "drawn with seed 42" in refused.err
         assert "s.csv.sample.json" in refused.err and not Path("other.csv").exists()
+    Path("s.csv.sample.json").unlink()
+    assert call("doctor s.csv").code == 3
+    assert "drawn with seed 42" in call("sample s.csv --count 40 --seed 7 --out other.csv").err
+    Path("s.csv.sample.json").unlink()
+    assert call("sample s.csv --count 40 --seed 7 --out other.csv").code == 0
+    refused = call("doctor s.csv --out second.csv")
+    assert refused.code == 2 and "drawn with seed 7" in refused.err
+    assert not Path("second.csv").exists()
 
 
 def test_other_files_named_like_kept_draws_are_left_alone(call: Call, tables: Path) -> None:

@@ -107,6 +107,38 @@ def test_what_else_is_refused(call: Call, certificate: Path, scores: Path, tmp_p
         assert answer.code == 2 and words in answer.err
 
 
+def test_where_runs_are_from_is_asked_of_scores_and_of_logs(
+    call: Call, certificate: Path, tmp_path: Path
+) -> None:
+    frame = new_rows()
+    said = tmp_path / "said.csv"
+    frame[["trajectory_id", "outcome"]].head(600).to_csv(said, index=False)
+    queue = frame.index >= 599
+    path = labels(tmp_path / "l.csv", asked=["review" if one else "audit_sample" for one in queue])
+    answer = call(f"monitor {certificate} {path} --labels {said}")
+    assert answer.code == 2 and "review queue" in answer.err
+    # rows without a label are not among those that count
+    frame[["trajectory_id", "outcome"]].head(599).to_csv(said, index=False)
+    assert call(f"monitor {certificate} {path} --labels {said}").code == 0
+    scan = tmp_path / "scan"
+    scan.mkdir()
+    (scan / "_scan.json").write_text("{}", "utf-8")
+    about = {
+        "transcript_id": frame["trajectory_id"],
+        "transcript_task_set": "s",
+        "transcript_task_id": frame["task_id"],
+        "transcript_model": "m",
+        "transcript_success": frame["outcome"].astype(bool),
+        "input_type": "transcript",
+        "value": frame["score"].astype(str),
+        "value_type": "number",
+        "validation_target": None,
+    }
+    pd.DataFrame(about).to_parquet(scan / "judge.parquet")
+    columns = "--columns score=judge,outcome=transcript_success"
+    assert call(f"monitor {certificate} {scan} {columns}").code == 0
+
+
 def test_labels_of_their_own_file_are_joined_in_their_order(
     call: Call, certificate: Path, tmp_path: Path
 ) -> None:

@@ -27,6 +27,8 @@ from certify_assets.work import counted
 _IN_MEMORY = 64 << 20
 # no person reads a longer text, and a few of them would fill memory
 _LONGEST_TEXT = 20_000_000
+#: letters of a judgement that a message shows
+_SHOWN = 60
 #: what an import notes of runs that ask nothing
 NO_INSTRUCTION = "runs have no instruction"
 
@@ -203,6 +205,8 @@ def _kept(
                 _require_own_task(draft, bare, elsewhere)
             if copied := next((one for one in alike if _is_copy(draft, one)), None):
                 _require_one_label(draft, copied)
+                if reading.judged and draft.trajectory_id is not None:
+                    _require_same_judgements(draft, copied)
                 raise LeftOutError(f"is a copy of {copied.origin}", "duplicate")
         except LeftOutError as left:
             reading.drop(left.reason, f"{draft.origin} {left.words}.")
@@ -250,6 +254,21 @@ def _require_one_label(draft: Draft, original: Draft) -> None:
         raise InputError(
             f"{draft.origin} gives the run {draft.trajectory_id!r} the outcome {draft.outcome} and "
             f"{original.origin} gives it {original.outcome}; keep the one that is right."
+        )
+
+
+def _require_same_judgements(draft: Draft, original: Draft) -> None:
+    """Refuse a copy of a run whose judgements are not among those of the original."""
+    # as text, since NaN is not equal to itself
+    said, before = (
+        Counter((one.name, one.source, repr(one.value)) for one in run.judgements)
+        for run in (draft, original)
+    )
+    if others := sorted(said - before):
+        name, _, value = others[0]
+        raise InputError(
+            f"{draft.origin} says {name} = {value[:_SHOWN]} of the run {draft.trajectory_id!r}, "
+            f"and {original.origin} does not. Keep one file of each run."
         )
 
 
