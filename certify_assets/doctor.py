@@ -216,8 +216,10 @@ def diagnose(
     judges = _names(runs, JUDGE, judge)
     truths = [] if labels is not None else _names(runs, TRUTH, truth)
     # what one option names is nothing else
-    judges = [name for name in judges if judge is not None or truth is None or name not in truths]
-    truths = [name for name in truths if truth is not None or judge is None or name not in judges]
+    if judge is None and truth is not None:
+        judges = [name for name in judges if name not in truths]
+    elif truth is None and judge is not None:
+        truths = [name for name in truths if name not in judges] or truths
     if same := {*judges} & {*truths}:
         raise InputError(
             f"{min(same)!r} cannot be both the score and the outcome. Name another column with "

@@ -243,8 +243,9 @@ def _offered(found: DoctorReport, drawn: int, out: Path) -> Iterator[str]:
             for alpha, share, chance in zip(BUDGETS, plan.decided, plan.chance, strict=True)
             if chance
         ]
-        run = f"{plan.attempts} run{'s' * (plan.attempts > 1)} of each of {plan.tasks:,} tasks, promise {plan.promise}"
-        yield f"  {plan.labels:,} labels, {run}: {' · '.join(parts) or 'nothing'}"
+        run = f"{plan.attempts} run{'s' * (plan.attempts > 1)} of each of {plan.tasks:,} tasks"
+        promised = f"{plan.labels:,} labels, {run}, promise {plan.promise}"
+        yield f"  {promised}: {' · '.join(parts) or 'nothing'}"
     if drawn:
         yield f"wrote {out}: {drawn:,} runs to label, without their scores. {_how(out)}"
 

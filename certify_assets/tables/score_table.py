@@ -409,8 +409,8 @@ def _read(
             )
     if {"score", "outcome"} <= names.keys() and names["score"] == names["outcome"]:
         raise InputError(
-            f"Column {names['score']!r} of {table.path} is the score and the outcome, so a judge "
-            "would be checked against itself. Name another column for one of them."
+            f"Column {names['score']!r} of {table.path} cannot be both the score and the outcome. "
+            "Name another column for one of them."
         )
     there = {one: column for one, column in names.items() if column in table.columns}
     lacking = [one for one in names if one in needed and one not in there]

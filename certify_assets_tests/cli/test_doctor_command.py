@@ -319,14 +319,15 @@ def test_the_judge_is_not_the_truth(call: Call, table: Make) -> None:
     for words in (
         f"doctor {path} --judge outcome",
         f"doctor {path} --judge score --truth score",
-        f"doctor {path} --truth score",
         "doctor results.json --judge equals",
         "doctor results.json --judge equals --truth equals",
         "certificate results.json --judge equals --truth equals",
         "certificate results.json --judge equals",
     ):
         refused = call(words)
-        assert refused.code == 2 and "is the score and the outcome" in refused.err, words
+        assert refused.code == 2 and "cannot be both the score and the outcome" in refused.err, (
+            words
+        )
     assert call(f"doctor {path} --judge outcome --truth gold").code == 0
 
 
