@@ -51,6 +51,9 @@ CERTIFICATE_KEYS = {
     "inputs",
     "software",
     "seed",
+    "schema",
+    "promise",
+    "settings",
 }
 
 _GOOD = (

@@ -78,7 +78,7 @@ class Certificate(Document):
     (null then), level (that of the test passed, by default δ/(|Θ|·candidates)), trajectories and
     tasks (scored ones), covered_tasks and effective_tasks (at the threshold; 0 then), success_rate,
     icc, deff, n_eff, estimand, validity, assumptions, findings, candidates, inputs, software, seed.
-    Beyond it: schema, parameters (guard, size_ratio, multiplicity, pilot as the hash of its table,
+    Beyond it: schema, settings (guard, size_ratio, multiplicity, pilot as the hash of its table,
     grid, engine, draws, planned_share, looks, look), provenance (names and hashes of what produced
     the scores), selection (the rule, when there were candidates), covered_trajectories and errors
     (at the threshold), statement (the sentence that may be quoted) and digest (the hash of all the
@@ -126,7 +126,7 @@ class Certificate(Document):
     findings: tuple[Finding, ...]
     candidates: Positive
     selection: str | None
-    parameters: Parameters
+    settings: Parameters
     provenance: dict[str, str]
     inputs: Inputs
     software: Software
@@ -212,7 +212,7 @@ def _contradictions(item: Certificate) -> Iterator[tuple[bool, str]]:
             sample["estimand"] == "tasks" and sample["most"] != 1,
             f"inputs.sample counts every task once, and one as {sample['most']} runs",
         )
-    asked = item.parameters
+    asked = item.settings
     share = item.delta * look_share(asked["look"], asked["looks"]) / item.candidates
     level = level_of(asked["multiplicity"], asked["grid"], item.tasks, item.alpha, share)
     level = significant(level)

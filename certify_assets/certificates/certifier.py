@@ -118,7 +118,7 @@ class Certifier(Evidence):
             findings=certificate_findings(self, evaluation, settings),
             candidates=settings.candidates,
             selection=selection,
-            parameters={
+            settings={
                 "guard": settings.applied_guard,
                 "size_ratio": settings.size_ratio,
                 "multiplicity": settings.multiplicity,

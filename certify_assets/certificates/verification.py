@@ -26,7 +26,7 @@ NOT_VOUCHED: Final = (
 _REMEDIES: Final = {
     "software": "verify with the version that issued it, or issue it again",
     "inputs": "give the table, and the pool, that it was issued on",
-    "parameters": "with a pilot it cannot be recomputed without it; give that table (--pilot)",
+    "settings": "with a pilot it cannot be recomputed without it; give that table (--pilot)",
     "findings": "where rows that repeat others are runs of their own, give their trajectory_id "
     "(from Python named=True) or agent",
 }
@@ -34,7 +34,7 @@ _REMEDIES: Final = {
 
 def settings_of(certificate: Certificate) -> Settings:
     """Return the settings that a certificate says it was issued under."""
-    values = {**dict(certificate), **certificate.parameters}
+    values = {**dict(certificate), **certificate.settings}
     return Settings(**{name: values[name] for name in Settings.model_fields})
 
 
@@ -141,7 +141,7 @@ def _difference_of(certificate: Certificate, digest: Any, certifier: Certifier) 
         asked = settings_of(certificate)
         certifier = replace(
             certifier,
-            pilot=certifier.pilot if certificate.parameters["pilot"] else None,
+            pilot=certifier.pilot if certificate.settings["pilot"] else None,
             pool=pool,
             provenance=certificate.provenance,
             selection=certificate.selection,

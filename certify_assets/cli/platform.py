@@ -65,9 +65,12 @@ def run(corpus: Corpus, judges: tuple[str, ...], min_coverage: float | None) -> 
         failed,
         list(_sentences(shown)),
     )
-    # people read why nothing is certified below the table
-    for reason in failed if wants_json() else failed[len(closed) :]:
-        complain(reason)
+    # people read below the table why nothing is certified, unless no answer could be read
+    unread = [judge["unread"] for judge in shown["judges"] if judge["unread"]]
+    for reason in failed:
+        known = reason in closed and not any(said in reason for said in unread)
+        if wants_json() or not known:
+            complain(reason)
     blocks = _blocks(corpus.store, [shown], document["seconds"])
     answer(document, *blocks, code=NOTHING if failed else 0)
 

@@ -31,7 +31,7 @@ def _risk_panel(source: PageSource, certificate: Certificate, name: str, layout:
     point = None
     if certificate.certified and certificate.selective_error is not None:
         point = (certificate.coverage, certificate.selective_error)
-    multiplicity, budget = certificate.parameters["multiplicity"], percent(certificate.alpha)
+    multiplicity, budget = certificate.settings["multiplicity"], percent(certificate.alpha)
     if multiplicity == PATH:
         # the proof has limits of errors, and no bound of the error at a threshold
         lines = f"on {source.evidence}; a run without a clear label counts as wrong. "
@@ -44,7 +44,7 @@ def _risk_panel(source: PageSource, certificate: Certificate, name: str, layout:
             f"on {source.evidence}. The dashed line is what the error could be once runs of one "
             f"task are resampled together{worst}. "
         )
-        guard = " and satisfies the guard" * (certificate.parameters["guard"] != "none")
+        guard = " and satisfies the guard" * (certificate.settings["guard"] != "none")
         ending = f"No threshold of the grid keeps the bound within {budget}{guard}."
         if point:
             ending = (

@@ -363,15 +363,15 @@ def _promise_notes(source: PageSource) -> Iterator[str]:
 
 def _spent(main: Certificate) -> str:
     """Return how a certificate's δ is spent over thresholds and candidates."""
-    grid = counted(main.parameters["grid"], "threshold")
+    grid = counted(main.settings["grid"], "threshold")
     others = f"{count(main.candidates)} candidates" if main.candidates > 1 else ""
-    if main.parameters["multiplicity"] == "bonferroni":
+    if main.settings["multiplicity"] == "bonferroni":
         return f"shared among {grid}{f' and {others}' if others else ''}"
     way = {
         "fixed": f"spent whole on one of {grid} after the other, up to the first that fails",
         "path": "spent once: the limits hold at every threshold together",
         "calibrated": f"calibrated by simulation over {grid} together",
-    }[main.parameters["multiplicity"]]
+    }[main.settings["multiplicity"]]
     return f"{way}, shared among {others}" if others else way
 
 

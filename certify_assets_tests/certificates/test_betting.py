@@ -49,21 +49,21 @@ def test_a_certificate_names_its_pilot_and_recomputes_with_it(
     assert found.certified and found.level == 0.05
     assert (found.validity, found.estimand) == ("finite-sample", "task")
     named = observe(*pilot).sha256
-    assert found.parameters["pilot"] == named and found.parameters["multiplicity"] == "fixed"
+    assert found.settings["pilot"] == named and found.settings["multiplicity"] == "fixed"
     assert found.threshold in pilot[0] and "every task weighing the same" in found.statement
     assumed = " ".join(found.assumptions)
     assert "fixed sequence" in assumed and named[:12] in assumed
     assert verify(found.to_json(), *data, pilot=pilot) is None
     assert "cannot be recomputed without it" in str(verify(found, *data))
     other = (pilot[0] + 1.0, *pilot[1:])
-    assert "parameters.pilot is" in str(verify(found, *data, pilot=other))
+    assert "settings.pilot is" in str(verify(found, *data, pilot=other))
     assert audit_certificate(found, *pilot).own_coverage is None
 
 
 def test_without_a_pilot_nothing_is_tested(data: Sample) -> None:
     found = certify(*data, procedure="betting")
     assert not found.certified and codes(found) == ["pilot_missing"]
-    assert found.parameters["pilot"] is None
+    assert found.settings["pilot"] is None
     assert verify(found.to_json(), *data) is None
     assert diagnose(*data, procedure="betting").stopped_by == "input"
     with pytest.raises(InputError, match="No row of the pilot"):

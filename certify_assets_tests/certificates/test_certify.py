@@ -26,13 +26,10 @@ from certify_assets_tests.builders import CERTIFICATE_KEYS
 from certify_assets_tests.populations import fooled, paper_process
 
 OURS = {
-    "schema",
-    "parameters",
     "provenance",
     "selection",
     "covered_trajectories",
     "errors",
-    "promise",
     "statement",
     "digest",
 }
@@ -358,7 +355,7 @@ def test_few_draws_never_certify() -> None:
     assert not few.certified and "The number of draws is the limit" in few.findings[-1]["message"]
     for found in (drawn(draws=needed), drawn()):
         assert found.certified
-        assert found.tail >= 0.999 / (found.parameters["draws"] + 1)
+        assert found.tail >= 0.999 / (found.settings["draws"] + 1)
 
 
 def test_one_task_that_holds_nearly_everything_is_refused_and_named() -> None:

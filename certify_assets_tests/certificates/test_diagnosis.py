@@ -63,7 +63,7 @@ def test_curve(side: str, procedure: str) -> None:
     asked: dict[str, Any] = {"side": side, "procedure": procedure, "alpha": 0.2}
     curve, certificate = threshold_curve(*data, **asked), certify(*data, **asked)
     assert certificate.certified and (np.diff(curve.coverage) >= 0).all()
-    assert curve.thresholds.size == certificate.parameters["grid"]
+    assert curve.thresholds.size == certificate.settings["grid"]
     assert np.array_equal(curve.bootstrap_upper <= 0.2, curve.tail <= curve.level)
     (place,) = np.flatnonzero(curve.thresholds == certificate.threshold)
     assert curve.tail[place] == pytest.approx(certificate.tail)

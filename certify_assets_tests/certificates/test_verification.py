@@ -137,7 +137,7 @@ def test_altered_settings_that_change_nothing_else_are_found(data: Sample) -> No
     # a larger grid or seed would be taken as the setting to recompute under, so what depends on it
     # must not fit
     document = certify(*data, procedure="guarded_taskboot", candidates=2).to_dict()
-    finer = {"parameters": {**document["parameters"], "grid": 41}}
+    finer = {"settings": {**document["settings"], "grid": 41}}
     level = {"level": float(f"{0.05 / 41 / 2:.10g}")}
     for change, words in (
         (finer, "level is"),
@@ -158,7 +158,7 @@ def test_every_missing_key_and_any_extra_key_are_found(
 
     for key in document:
         assert f"lacks {key}" in verify(without(document, key), *data)
-    for inner in ("parameters", "inputs", "software"):
+    for inner in ("settings", "inputs", "software"):
         part = document[inner]
         for other in (*(without(part, key) for key in part), {**part, "more": 1}):
             assert inner in verify({**document, inner: other}, *data)
@@ -225,7 +225,7 @@ def test_from_dict_refuses_contradictions(certificate: Certificate) -> None:
         {"level": certificate.level * 2},
         {"candidates": 1},
         {"candidates": 0},
-        {"parameters": {**document["parameters"], "grid": 0}},
+        {"settings": {**document["settings"], "grid": 0}},
         {"tasks": certificate.trajectories + 1},
         {"trajectories": certificate.inputs["rows"] + 1},
         {"effective_tasks": certificate.covered_tasks + 1.0},

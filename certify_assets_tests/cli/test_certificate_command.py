@@ -259,7 +259,7 @@ def test_betting_takes_a_pilot_and_verify_asks_for_it(
     out = tmp_path / "betting.json"
     asked = f"certificate {scores} --side reject --set pilot={pilot} --alpha 0.2 --json --out {out}"
     answer = call(f"{asked} --procedure betting")
-    assert answer.code == 0 and answer.json["certified"] and answer.json["parameters"]["pilot"]
+    assert answer.code == 0 and answer.json["certified"] and answer.json["settings"]["pilot"]
     lacking = call(f"verify {out} {scores} --json")
     assert lacking.code == 3 and "cannot be recomputed without it" in lacking.json["difference"]
     for other, code in ((pilot, 0), (scores, 3)):

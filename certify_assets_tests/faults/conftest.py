@@ -48,7 +48,7 @@ def in_operation(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> P
         receive(Corpus(store, "c"), [str(deliver(away / "first.jsonl", tasks=40))])
         decide_ready(Corpus(store, "c"))
         # of the same seed, so that what was drawn before counts
-        deploy(judged(store), sampling=SamplingPlan(0.5, 5), track=False)
+        deploy(judged(store), sampling=SamplingPlan(0.6, 5), track=False)
         rows = load_decisions(Corpus(store, "c"))
         asked = rows.loc[rows["asked"] == "audit_sample", "trajectory_id"].tolist()
         append_labels(Corpus(store, "c"), [Label(run, 0, "ann", "file", run) for run in asked])

@@ -272,7 +272,7 @@ def test_it_tries_the_thresholds_that_the_corpus_asks_for(store: Store) -> None:
     configure(store, grid=7)
     recertify(judge_of(store))
     found = recertification_certificates(Corpus(store, "one"), 1)
-    assert {item.parameters["grid"] for item in found} == {7}
+    assert {item.settings["grid"] for item in found} == {7}
 
 
 def test_too_few_tasks_for_a_proof_spend_nothing(store: Store) -> None:
