@@ -25,7 +25,7 @@ from certify_assets.corpora.judged import (
     read_judged,
 )
 from certify_assets.documents import JsonObject
-from certify_assets.errors import InputError, UnfitTableError
+from certify_assets.errors import InputError, UnfitTableError, UnlabelledRunError
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.run_labels import RunLabels, reading_of_scores, require_ids
 from certify_assets.tables.score_table import ScoreTable, read_score_table
@@ -248,7 +248,15 @@ def diagnose(
     )
     if obstacle:
         return diagnosis
-    answers = [_answer(name, table, len(tables), rows_of_draw) for name, table in tables.items()]
+    try:
+        answers = [
+            _answer(name, table, len(tables), rows_of_draw) for name, table in tables.items()
+        ]
+    except UnlabelledRunError:
+        raise InputError(
+            f"{labels} is the file of a draw, and its labels do not reach far enough. Label its "
+            "next batch, and ask again."
+        ) from None
     answers.sort(key=lambda one: (*(-share for share in one.decided), -(one.auroc or 0)))
     diagnosis = replace(diagnosis, judges=tuple(answers))
     table = answers[0].table
