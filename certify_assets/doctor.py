@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,16 +25,19 @@ from certify_assets.corpora.judged import (
     read_judged,
 )
 from certify_assets.documents import JsonObject
-from certify_assets.errors import InputError, UnfitTableError
+from certify_assets.errors import InputError, UnfitTableError, UnlabelledRunError
 from certify_assets.tables.reading import read_table
-from certify_assets.tables.run_labels import RunLabels, require_ids
+from certify_assets.tables.run_labels import RunLabels, reading_of_scores, require_ids
 from certify_assets.tables.score_table import ScoreTable, read_score_table
 from certify_assets.tables.settings import COLUMNS, ReadingOptions
 from certify_assets.tables.table import TableError, likely_column, matched, number_of
 
 if TYPE_CHECKING:
     from certify_assets.certificates import CertificateSet
+    from certify_assets.certificates.inputs import SampleInputs
 
+#: returns the drawn rows of a table, and how they were drawn
+RowsOfDraw = Callable[["ScoreTable"], tuple["ScoreTable", "SampleInputs"]]
 #: budgets that are tried, the stricter first
 BUDGETS: Final = (0.1, 0.2)
 #: success rate and AUROC that are taken where no label tells them
@@ -184,6 +187,7 @@ def diagnose(
     judge: str | None = None,
     truth: str | None = None,
     reading: ReadingOptions | None = None,
+    rows_of_draw: RowsOfDraw | None = None,
 ) -> DoctorReport:
     """Say what tables or logs hold, and what share of their runs a judge may decide.
 
@@ -198,6 +202,8 @@ def diagnose(
         are compared, and δ is divided by their number.
     reading : ReadingOptions, optional
         How tables are read.
+    rows_of_draw : callable, optional
+        The drawn rows of a table, and how they were drawn, where the labels are of a draw.
 
     Raises
     ------
@@ -205,26 +211,30 @@ def diagnose(
         If nothing can be read, or a name or label is wrong.
     """
     reading = reading or ReadingOptions()
-    runs, columns = _opened(paths, reading)
+    whole = reading_of_scores(paths[0], labels, reading) if len(paths) == 1 else reading
+    runs, columns = _opened(paths, whole)
     judges = _names(runs, JUDGE, judge)
     truths = [] if labels is not None else _names(runs, TRUTH, truth)
     # what one option names is nothing else
-    judges = [name for name in judges if judge is not None or truth is None or name not in truths]
-    truths = [name for name in truths if truth is not None or judge is None or name not in judges]
+    if judge is None and truth is not None:
+        judges = [name for name in judges if name not in truths]
+    elif truth is None and judge is not None:
+        truths = [name for name in truths if name not in judges] or truths
     if same := {*judges} & {*truths}:
         raise InputError(
             f"{min(same)!r} cannot be both the score and the outcome. Name another column with "
             "--judge or --truth."
         )
     outcome = truths[0] if len(truths) == 1 else None
-    asked = replace(reading, columns={**reading.columns, **columns})
+    asked = replace(whole, columns={**whole.columns, **columns})
     known = None if labels is None else RunLabels.read(labels, reading)
-    tables, notes = _tables(runs, judges, outcome, asked, known)
+    tables, notes = _tables(runs, judges, outcome, asked, known, rows_of_draw=rows_of_draw)
     if known is not None and tables:
         first = next(iter(tables.values()))
         agreement = known.agreement(first)
         said = "" if agreement is None else agreement.sentence()
-        notes += [*known.read_as, known.matching(first), *filter(None, [said])]
+        read_as = [f"{known.path.name}: {words}" for words in known.read_as]
+        notes = [known.matching(first), *filter(None, [said]), *notes, *read_as]
     found = _found(runs, tables, outcome)
     obstacle = _obstacle(judges, truths, tables)
     diagnosis = DoctorReport(
@@ -232,18 +242,27 @@ def diagnose(
         found,
         truth=outcome,
         columns=columns,
-        notes=(*runs.notes, *notes),
+        notes=(*notes, *runs.notes) if known else (*runs.notes, *notes),
         obstacle=obstacle,
         hidden=(*runs.kinds, *judges, *truths, {**COLUMNS, **reading.columns}["again"]),
     )
     if obstacle:
         return diagnosis
-    answers = [_answer(name, table, len(tables)) for name, table in tables.items()]
+    try:
+        answers = [
+            _answer(name, table, len(tables), rows_of_draw) for name, table in tables.items()
+        ]
+    except UnlabelledRunError:
+        raise InputError(
+            f"{labels} is the file of a draw, and its labels do not reach far enough. Label its "
+            "next batch, and ask again."
+        ) from None
     answers.sort(key=lambda one: (*(-share for share in one.decided), -(one.auroc or 0)))
     diagnosis = replace(diagnosis, judges=tuple(answers))
     table = answers[0].table
     # where most runs have a label, more labels of them do not help
-    if diagnosis.answer == "certificate" or 2 * answers[0].labelled > len(table):
+    most = rows_of_draw is not None or 2 * answers[0].labelled > len(table)
+    if diagnosis.answer == "certificate" or most:
         return diagnosis
     guess = _guess(answers[0])
     success_rate, auroc = guess
@@ -272,21 +291,26 @@ def _opened(paths: Sequence[Path], reading: ReadingOptions) -> tuple[JudgedRuns,
 
 def _of_table(path: Path, reading: ReadingOptions) -> tuple[JudgedRuns, dict[str, str]]:
     """Return a score table with the kinds of its columns; find names and scores by their words."""
-    names = [name for name in read_table(path, set()).names if name]
+    every = read_table(path, set())
+    names = [name for name in every.names if name]
+    if names and not len(every):
+        raise InputError(f"{path} has a header but no rows. Write one row a trajectory.")
     usual = {**COLUMNS, **reading.columns}
     there = {one: found[0] for one in usual if (found := [*matched(names, {usual[one]}).values()])}
     columns: dict[str, str] = {}
     for one in ("task", "id", "agent"):
         if one not in there and one not in reading.columns:
             taken = [*there.values(), *columns.values()]
-            columns |= likely_column(one, names, taken)
-    notes = [f"column {name!r} as {COLUMNS[one]}" for one, name in columns.items()]
-    identity = columns.get("id") or there.get("id")
-    if "task" not in {*there, *columns} and identity:
-        columns["task"] = identity
-        notes.append(
-            f"column {identity!r} as task_id: every run counts as a task of its own. If tasks were "
-            "run more than once, name their column with --columns task=NAME"
+            repeated = _repeated(path, names) if one == "task" else []
+            columns |= likely_column(one, repeated, taken) or likely_column(one, names, taken)
+    notes = [f"column {name!r} of {path.name} as {COLUMNS[one]}" for one, name in columns.items()]
+    if "task" not in {*there, *columns, *reading.columns}:
+        # runs of one task that count as tasks of their own would promise too much
+        run = there.get("id") or columns.get("id")
+        own = f", or task={run} if every run is a task of its own" if run else ""
+        raise InputError(
+            f"No column of {path} is known to name the tasks; its columns are "
+            f"{', '.join(names[:12]) or 'none'}. Name it with --columns task=NAME{own}."
         )
     used = {*columns.values(), *(there[one] for one in there if one not in ("score", "outcome"))}
     kinds = {
@@ -301,6 +325,12 @@ def _of_table(path: Path, reading: ReadingOptions) -> tuple[JudgedRuns, dict[str
             if kind == TRUTH or numbers:
                 kinds[name] = kind
     return JudgedRuns(path, kinds, "score table", notes=tuple(notes)), columns
+
+
+def _repeated(path: Path, names: Sequence[str]) -> list[str]:
+    """Return the columns with repeated values: one that names runs has none."""
+    table = read_table(path, set(names))
+    return [name for name in names if len({*map(str, table.values(name))}) < len(table)]
 
 
 def _names(runs: JudgedRuns, kind: str, name: str | None) -> list[str]:
@@ -324,6 +354,8 @@ def _tables(
     outcome: str | None,
     reading: ReadingOptions,
     labels: RunLabels | None,
+    *,
+    rows_of_draw: RowsOfDraw | None,
 ) -> tuple[dict[str, ScoreTable], list[str]]:
     """Return the table of every judge; note judges whose scores are no numbers."""
     tables, notes = dict[str, ScoreTable](), list[str]()
@@ -334,15 +366,22 @@ def _tables(
         asked = replace(reading, columns={**reading.columns, **names})
         try:
             table = read_score_table(runs.source, asked, fields=fields).choose_split("cal")
+            if rows_of_draw is not None:
+                # one of the scores was drawn from
+                rows_of_draw(table)
         except TableError as refused:
             if len(judges) == 1:
                 raise
             notes.append(f"{judge} left out: {refused.problems[0]}")
             continue
+        except InputError:
+            if rows_of_draw is None or (judge == judges[-1] and not tables):
+                raise
+            continue
         notes += [] if tables else table.read_as
         if labels is not None:
             require_ids(table)
-            table = labels.join_alone(table)
+            table = labels.join_alone(table) if rows_of_draw is None else labels.join(table)
         table.refuse_part_of_draw()
         tables[judge] = table
     return tables, notes
@@ -398,28 +437,32 @@ def _obstacle(
     return ""
 
 
-def _answer(name: str, table: ScoreTable, candidates: int) -> JudgeAnswer:
+def _answer(
+    name: str, table: ScoreTable, candidates: int, rows_of_draw: RowsOfDraw | None
+) -> JudgeAnswer:
     """Certify the labelled runs of a judge at every budget."""
     known = np.zeros(len(table), dtype=bool) if table.outcomes is None else table.outcomes >= 0
     if not known.any():
         return JudgeAnswer(name, table)
-    rows = table.take(known)
+    rows, sample = (table.take(known), None) if rows_of_draw is None else rows_of_draw(table)
+    assert rows.outcomes is not None
     certifier = Certifier.of(
         rows.scores,
-        rows.labels,
+        rows.outcomes,
         rows.tasks,
         agents=rows.agents,
         named=table.named,
         alone=table.alone,
         again=rows.again,
         provenance=table.reading,
-        left_out=int(np.count_nonzero(~known)),
+        sample=sample,
+        left_out=0 if sample else int(np.count_nonzero(~known)),
     )
     found = []
     for alpha in BUDGETS:
         asked = {"alpha": alpha, "candidates": candidates}
         try:
-            found.append(climb(certifier, procedures_of(None, drawn=False), asked))
+            found.append(climb(certifier, procedures_of(None, drawn=sample is not None), asked))
         except UnfitTableError:
             break
     complete = tuple(found) if len(found) == len(BUDGETS) else ()

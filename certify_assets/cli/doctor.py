@@ -6,15 +6,16 @@ import os
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path
 
 import click
 
-from certify_assets.certificates.procedures import CONFIDENT
+from certify_assets.certificates.procedures import AVERAGE, CONFIDENT
 from certify_assets.certificates.sampling import Draw
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet
-from certify_assets.cli.drawn import filled, names_of
+from certify_assets.cli.drawn import DrawnFile, filled, names_of
 from certify_assets.cli.options import PATH, SOURCE, as_given
 from certify_assets.cli.output import (
     NOTHING,
@@ -28,7 +29,15 @@ from certify_assets.cli.reading import column_options, reading_words, remedies
 from certify_assets.cli.sample import require_first_sample, rows_to_label
 from certify_assets.corpora.formats.scout import is_scan, write_validation
 from certify_assets.corpora.judged import read_runs
-from certify_assets.doctor import BUDGETS, GUESS, DoctorReport, JudgeAnswer, diagnose, sides_of
+from certify_assets.doctor import (
+    BUDGETS,
+    GUESS,
+    DoctorReport,
+    JudgeAnswer,
+    RowsOfDraw,
+    diagnose,
+    sides_of,
+)
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
 from certify_assets.reports.label_page import RunToLabel, label_page, studio_tasks
@@ -39,6 +48,7 @@ from certify_assets.tables.writing import check_table_file, harmless
 from certify_assets.words import WORDS, at_most, percent
 
 _CERTIFICATE = "certificate.json"
+_SHEET = Path("to_label.csv")
 _MOST_NAMES = 5
 _MOST_JUDGES = 5
 _MOST_NOTES = 4
@@ -61,9 +71,8 @@ _VALIDATION = Path("validation.csv")
 @click.option(
     "--out",
     type=PATH,
-    default=Path("to_label.csv"),
     help="Where the runs to label are written, if labels are missing: a table, .html for a page "
-    "that opens from disk, or .json for Label Studio.",
+    "that opens from disk, or .json for Label Studio. [default: to_label.csv]",
 )
 @column_options
 @answers
@@ -72,7 +81,7 @@ def doctor(
     labels: Path | None,
     judge: str | None,
     truth: str | None,
-    out: Path,
+    out: Path | None,
     reading: ReadingOptions,
 ) -> None:
     """Say what scores or logs hold, and the strongest answer that they allow.
@@ -84,15 +93,27 @@ def doctor(
     The answer is the share of runs that need no review, at most 10 % or 20 % of them wrong. Where
     labels are missing, it is the runs to label and what they would buy (exit 3).
     """
+    if out is None:
+        out = _free([*paths, *([labels] if labels else [])])
     inputs = {f"PATH {path}": path for path in paths}
     refuse_overwrite({"--out": out}, {**inputs, "--labels": labels})
+    _refuse_labelled(out, paths)
+    sample = labels if labels is not None and _is_draw(labels) else None
     with remedies():
-        found = diagnose(paths, labels=labels, judge=judge, truth=truth, reading=reading)
+        found = diagnose(
+            paths,
+            labels=labels,
+            judge=judge,
+            truth=truth,
+            reading=reading,
+            rows_of_draw=None if sample is None else _rows_of_draw(sample, reading),
+        )
     drawn = _draw(found, paths, out)
-    asked = replace(reading, columns={**reading.columns, **found.columns})
+    asked = replace(reading, columns={**found.columns, **reading.columns})
     # labels given on the page are downloaded as a CSV, as those of Label Studio are
     sheet = out.with_suffix(".csv") if out.suffix.lower() in _PAGES else out
-    steps = list(_steps(found, paths, labels, asked, sheet if drawn else None))
+    given = ["--sample", str(sample)] if sample else ["--labels", str(labels)] if labels else []
+    steps = list(_steps(found, paths, given, asked, sheet if drawn else None))
     best = found.best
     certified = [] if best is None else list(best.certified)
     decided = next((share for share in (best.decided if best else ()) if share), 0.0)
@@ -110,11 +131,14 @@ def doctor(
     }
     answer(
         document,
-        *_there(found),
+        *_there(found, labels),
         *_said(found),
         *_offered(found, drawn, out),
         f"wrote {_VALIDATION}: label these runs in Scout View."
         if drawn and _is_scan(paths)
+        else None,
+        f"{_SHEET} holds labels already. If they are of these runs, give it with --labels."
+        if drawn and not labels and out != _SHEET and out.name.startswith(f"{_SHEET.stem}_")
         else None,
         *(f"next: {step}" for step in steps),
         code=0 if found.answer == "certificate" else NOTHING,
@@ -126,7 +150,7 @@ def _judge(one: JudgeAnswer) -> JsonObject:
     return {"name": one.name, "auroc": one.auroc, "labelled": one.labelled, "decided": decided}
 
 
-def _there(found: DoctorReport) -> Iterator[str]:
+def _there(found: DoctorReport, labels: Path | None) -> Iterator[str]:
     """Say what is there."""
     counts = found.found
     least, median, most = counts["attempts"].values()
@@ -135,7 +159,7 @@ def _there(found: DoctorReport) -> Iterator[str]:
     tasks = f"{counts['tasks']:,} task{'s' * (counts['tasks'] != 1)}"
     agents = f", {len(counts['agents'])} agents" if len(counts["agents"]) > 1 else ""
     yield f"{found.title}: {runs} of {tasks} ({each} of each task){agents}"
-    truths = _listed(counts["truths"])
+    truths = _listed(counts["truths"]) if labels is None else labels.name
     labelled = f"labelled: {counts['labelled']:,} of {runs}"
     yield f"judges: {_listed(counts['judges'])} · truths: {truths} · {labelled}"
     yield from found.notes[:_MOST_NOTES]
@@ -212,15 +236,22 @@ def _offered(found: DoctorReport, drawn: int, out: Path) -> Iterator[str]:
         known = f"Taken from the labels: {percent(rate)} of the runs succeed, AUROC"
     yield f"What labels would buy. {known} {area:.2f}."
     for plan in found.plans:
+        average = plan.promise == AVERAGE
         parts = [
-            f"{percent(share)} decided with {at_most(alpha)} (chance {100 * chance:.0f} %)"
+            f"{percent(share)} decided with {_on_average(alpha) if average else at_most(alpha)} "
+            f"(chance {100 * chance:.0f} %)"
             for alpha, share, chance in zip(BUDGETS, plan.decided, plan.chance, strict=True)
             if chance
         ]
         run = f"{plan.attempts} run{'s' * (plan.attempts > 1)} of each of {plan.tasks:,} tasks"
-        yield f"  {plan.labels:,} labels, {run}: {' · '.join(parts) or 'nothing'}"
+        promised = f"{plan.labels:,} labels, {run}, promise {plan.promise}"
+        yield f"  {promised}: {' · '.join(parts) or 'nothing'}"
     if drawn:
         yield f"wrote {out}: {drawn:,} runs to label, without their scores. {_how(out)}"
+
+
+def _on_average(alpha: float) -> str:
+    return f"{100 * alpha:g} % wrong on average and {at_most(2 * alpha)}"
 
 
 def _how(out: Path) -> str:
@@ -242,14 +273,6 @@ def _draw(found: DoctorReport, paths: Sequence[Path], out: Path) -> int:
     if found.answer != "label" or plan is None or best is None or best.table.trajectories is None:
         return 0
     page = out.suffix.lower() in _PAGES
-    if not page and out.exists() and not _is_blank(out, DRAWN_BY, COLUMNS["outcome"]):
-        raise InputError(
-            f"{out} exists and holds labels or something else. Name another file with --out."
-        )
-    if _is_scan(paths) and _VALIDATION.exists() and not _is_blank(_VALIDATION, "id", "target"):
-        raise InputError(
-            f"{_VALIDATION} exists and holds labels or something else. Move it to another folder."
-        )
     tasks, runs = names_of(best.table)
     draw = Draw.of(tasks, runs, best.table.scores, count=plan.labels, attempts=plan.attempts)
     # a table that is only to be read stays without its seed, which is always the same here
@@ -278,6 +301,44 @@ def _draw(found: DoctorReport, paths: Sequence[Path], out: Path) -> int:
     return len(drawn)
 
 
+def _free(taken: Sequence[Path]) -> Path:
+    """Return the usual file of runs to label, or one with a number where that holds labels."""
+    names = (_SHEET.with_stem(f"{_SHEET.stem}_{number}") for number in count(2))
+    return next(
+        path
+        for path in chain([_SHEET], names)
+        if path.resolve() not in {one.resolve() for one in taken} and _may_write(path)
+    )
+
+
+def _may_write(path: Path) -> bool:
+    return not path.exists() or _is_blank(path, DRAWN_BY, COLUMNS["outcome"])
+
+
+def _refuse_labelled(out: Path, paths: Sequence[Path]) -> None:
+    """Refuse to write over labels, before anything is computed."""
+    if out.suffix.lower() not in _PAGES and not _may_write(out):
+        raise InputError(
+            f"{out} exists and holds labels or something else. Name another file with --out."
+        )
+    if _is_scan(paths) and _VALIDATION.exists() and not _is_blank(_VALIDATION, "id", "target"):
+        raise InputError(
+            f"{_VALIDATION} exists and holds labels or something else. Move it to another folder."
+        )
+
+
+def _is_draw(labels: Path) -> bool:
+    return bool(read_table(labels, {DRAWN_BY}).columns)
+
+
+def _rows_of_draw(sample: Path, reading: ReadingOptions) -> RowsOfDraw:
+    """Return the drawn rows of a table, whose labels are in the file of the draw."""
+    if not filled(sample, {**COLUMNS, **reading.columns}["outcome"]):
+        raise InputError(f"{sample} holds no label yet. Fill in its column outcome.")
+    drawn = DrawnFile.read(sample, reading)
+    return lambda table: (drawn.rows_of(table), drawn.draw.inputs)
+
+
 def _is_blank(path: Path, mark: str, outcome: str) -> bool:
     """Whether a file has the columns of a file of ours, and no outcome yet."""
     there = read_table(path, {mark, outcome}).columns.keys()
@@ -304,7 +365,7 @@ def _budget(found: DoctorReport) -> float:
 def _steps(
     found: DoctorReport,
     paths: Sequence[Path],
-    labels: Path | None,
+    labelling: Sequence[str],
     reading: ReadingOptions,
     sheet: Path | None,
 ) -> Iterator[str]:
@@ -341,12 +402,12 @@ def _steps(
         score = replace(reading, columns={**reading.columns, "score": best.name})
         yield shlex.join(["certify", "plan", *given[:1], *guess, *reading_words(score)])
         return
-    words += ["--labels", str(labels)] if labels is not None else []
+    words += labelling
     if found.truth is not None and found.truth != {**COLUMNS, **reading.columns}["outcome"]:
         words += ["--truth", found.truth]
     if len(found.judges) > 1:
         words += ["--set", f"candidates={len(found.judges)}"]
-    if labels is None and best.labelled < len(best.table):
+    if not labelling and best.labelled < len(best.table):
         words += ["--set", "unlabelled=drop"]
     yield shlex.join([*words, *budget, *reading_words(reading), "--out", _CERTIFICATE])
     new = "NEW_RUNS" if found.title != "score table" else "NEW_SCORES"

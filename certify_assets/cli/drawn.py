@@ -19,7 +19,7 @@ from certify_assets.cli.reading import labelled, read_scores, remedies, say_read
 from certify_assets.errors import ForgedCertificateError, InputError, UnlabelledRunError, quoted
 from certify_assets.tables.columns import ColumnReader
 from certify_assets.tables.reading import read_table
-from certify_assets.tables.run_labels import RunLabels, require_ids
+from certify_assets.tables.run_labels import RunLabels, reading_of_scores, require_ids
 from certify_assets.tables.score_table import ScoreTable
 from certify_assets.tables.settings import COLUMNS, DRAWN_BY, ReadingOptions
 
@@ -172,7 +172,8 @@ def calibration(
     """
     drawn = None if sample is None else DrawnFile.read(sample, reading)
     given = labels or (sample if sample is not None and _has_labels(sample, reading) else None)
-    whole = read_scores(scores, reading, outcomes=given is None, judge=judge, truth=truth)
+    own = reading_of_scores(scores, given, reading)
+    whole = read_scores(scores, own, outcomes=given is None, judge=judge, truth=truth)
     table = whole.choose_split("cal")
     if given is None and drawn is None:
         if table.outcomes is None:

@@ -12,9 +12,10 @@ from certify_assets.certificates.inputs import UNCLEAR, UNLABELLED
 from certify_assets.errors import InputError
 from certify_assets.names import folding
 from certify_assets.tables.agreement import Agreement, Said, measure_agreement
+from certify_assets.tables.reading import read_table
 from certify_assets.tables.score_table import LabelRows, ScoreTable, read_labels
-from certify_assets.tables.settings import DRAWN_BY, ReadingOptions
-from certify_assets.tables.table import matched, shown, word_of
+from certify_assets.tables.settings import COLUMNS, DRAWN_BY, ReadingOptions
+from certify_assets.tables.table import likely_column, matched, shown, word_of
 
 #: what reviewers write where they cannot settle a run
 _UNCLEAR_WORD = "unclear"
@@ -187,3 +188,19 @@ def require_ids(table: ScoreTable) -> None:
             f"{table.path} has no column trajectory_id, by which labels name the runs. Name the "
             "one that it has with --columns id=NAME."
         )
+
+
+def reading_of_scores(source: Path, labels: Path | None, reading: ReadingOptions) -> ReadingOptions:
+    """Return how scores are read where the name of ids that is given is that of the labels."""
+    given = reading.columns.get("id")
+    if labels is None or given is None or not source.is_file():
+        return reading
+    names, of_labels = (
+        [name for name in read_table(path, set()).names if name] for path in (source, labels)
+    )
+    if matched(names, {given}) or not matched(of_labels, {given}):
+        return reading
+    others = {field: name for field, name in reading.columns.items() if field != "id"}
+    usual = matched(names, {COLUMNS["id"]})
+    own = {} if usual else likely_column("id", names, others.values())
+    return replace(reading, columns={**others, **own})

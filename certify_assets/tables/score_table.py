@@ -407,6 +407,11 @@ def _read(
                 f"{table.path} has the column {names[one]!r} that the certificate was issued on, "
                 f"and --columns {one}={column} names another. Leave it out."
             )
+    if {"score", "outcome"} <= names.keys() and names["score"] == names["outcome"]:
+        raise InputError(
+            f"Column {names['score']!r} of {table.path} cannot be both the score and the outcome. "
+            "Name another column for one of them."
+        )
     there = {one: column for one, column in names.items() if column in table.columns}
     lacking = [one for one in names if one in needed and one not in there]
     if not len(table) and not lacking:

@@ -80,7 +80,17 @@ class ScoreScaleError(TableError):
 
 #: words in the names of columns that may be meant, the likelier first
 _LIKELY = {
-    "task": ("task", "problem", "instance", "question", "case", "example"),
+    "task": (
+        "task",
+        "scenario",
+        "problem",
+        "instance",
+        "question",
+        "case",
+        "example",
+        "prompt",
+        "sample",
+    ),
     "score": ("score", "prob", "confidence", "rating"),
     "outcome": ("outcome", "label", "success", "pass", "resolved", "correct", "solved", "verdict"),
     "id": ("trajectory", "run", "trace"),

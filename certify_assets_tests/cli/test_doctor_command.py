@@ -94,9 +94,25 @@ def test_columns_of_other_names_are_found_and_said(call: Call, table: Make) -> N
         return frame.rename(columns=names).assign(latency=1.5)
 
     answer = call(f"doctor {table(change=renamed)}")
-    assert answer.code == 0 and "column 'example' as task_id" in answer.out
+    assert answer.code == 0 and "column 'example' of scores.csv as task_id" in answer.out
     assert "judges: gpt_judge · truths: human_label" in answer.out
     followed(call, answer.out)
+
+
+@pytest.mark.parametrize("name", ["Scenario", "prompt_id", "Question", "sample", "test case"])
+def test_a_column_of_runs_is_not_the_task(call: Call, table: Make, name: str) -> None:
+    names = {"task_id": name, "trajectory_id": "Run", "score": "GPT judge", "outcome": "passed"}
+    path = table(change=lambda frame: frame.rename(columns=names))
+    answer = call(f"doctor {path}")
+    assert "320 runs of 80 tasks" in answer.out and f"column '{name}' of scores.csv" in answer.out
+    followed(call, answer.out)
+    # one value a run is no task where another task-like column repeats
+    once = table(change=lambda frame: frame.rename(columns={**names, "trajectory_id": "sample_no"}))
+    assert "320 runs of 80 tasks" in call(f"doctor {once}").out
+    alone = table(change=lambda frame: frame.rename(columns={**names, "task_id": "sort"}))
+    asked = call(f"doctor {alone}")
+    assert asked.code == 2 and "--columns task=NAME, or task=Run if every run" in asked.err
+    assert "320 runs of 80 tasks" in call(f"doctor {alone} --columns task=sort").out
 
 
 def test_judges_are_compared_at_a_part_of_delta(call: Call, table: Make) -> None:
@@ -130,8 +146,43 @@ def test_without_labels_runs_are_drawn_for_them(call: Call, table: Make) -> None
     known = rows().set_index("trajectory_id")["outcome"]
     sheet.assign(outcome=sheet["trajectory_id"].map(known)).to_csv("to_label.csv", index=False)
     followed(call, answer.out)
+    # labels are never written over, and the answer is given still
     again = call(f"doctor {path}")
-    assert again.code == 2 and "to_label.csv exists and holds labels" in again.err
+    assert again.code == 3 and "to_label.csv holds labels already" in again.out
+    assert "wrote to_label_2.csv" in again.out
+    refused = call(f"doctor {path} --out to_label.csv")
+    assert refused.code == 2 and "to_label.csv exists and holds labels" in refused.err
+    # the file of a draw is known by its column
+    joined = call(f"doctor {path} --labels to_label.csv")
+    assert joined.code == 0 and "--sample to_label.csv" in joined.out
+    followed(call, joined.out)
+    blank = call(f"doctor {path} --labels to_label_2.csv")
+    assert blank.code == 2 and "holds no label yet" in blank.err
+
+
+def test_every_plan_says_its_promise(call: Call, table: Make) -> None:
+    path = table(change=lambda frame: frame.drop(columns="outcome").head(4 * 63))
+    lines = [line for line in call(f"doctor {path}").out.splitlines() if " labels, " in line]
+    plans = call(f"doctor {path} --json").json["plans"]
+    assert {plan["promise"] for plan in plans} >= {"average", "confident"}
+    for line, plan in zip(lines, plans, strict=True):
+        assert f"promise {plan['promise']}" in line
+        capped = "20 % wrong on average and at most 40 % wrong" in line
+        assert capped == (plan["promise"] == "average")
+
+
+@pytest.mark.parametrize("named", ["Run", "sample"])
+def test_ids_may_have_another_name_in_each_file(call: Call, table: Make, named: str) -> None:
+    def bare(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame.drop(columns="outcome").rename(columns={"trajectory_id": "Run"})
+
+    path = table(change=bare)
+    labels = rows()[["trajectory_id", "outcome"]]
+    name = "sample" if named == "sample" else "trace"
+    labels.rename(columns={"trajectory_id": name}).to_csv("labels.csv", index=False)
+    answer = call(f"doctor {path} --labels labels.csv --columns id={named}")
+    assert answer.code == 0 and "320 of 320 labels" in answer.out, answer.err
+    followed(call, answer.out)
 
 
 def test_no_column_is_both_the_score_and_the_outcome(call: Call, table: Make) -> None:
@@ -185,6 +236,7 @@ def test_a_name_that_is_a_formula_is_in_no_sheet(call: Call, table: Make, out: s
 
 
 def test_labels_in_a_sheet_of_several_annotators_are_joined(call: Call, table: Make) -> None:
+    guessed = {"task_id": "Scenario", "trajectory_id": "Run", "agent": "Model", "score": "judge"}
     path = table(change=lambda frame: frame.drop(columns="outcome"))
     known = rows()[["trajectory_id", "outcome"]].rename(columns={"trajectory_id": "run_id"})
     bob = known.assign(reviewer="bob", outcome=known["outcome"].where(known.index % 10 > 0, None))
@@ -199,6 +251,11 @@ def test_labels_in_a_sheet_of_several_annotators_are_joined(call: Call, table: M
     assert answer.code == 0, answer.err
     # of 320 runs 16 are ties, and one label is of no run
     assert "304 of 305 labels of labels.csv name a run of scores.csv" in answer.out
+    renamed = table(
+        "renamed.csv", lambda frame: frame.drop(columns="outcome").rename(columns=guessed)
+    )
+    guess = call(f"doctor {renamed} --labels labels.csv --set unlabelled=drop")
+    assert "agree on 272 of 288 pairs" in guess.out and "truths: labels.csv" in guess.out
     assert "16 ties of annotators are no label" in answer.out
     assert "agree on 272 of 288 pairs of labels" in answer.out and "kappa 0.89" in answer.out
     followed(call, answer.out)
@@ -255,6 +312,25 @@ def test_a_log_is_certified_where_it_is(call: Call, table: Make) -> None:
     assert wrong.code == 2 and "holds no judge 'tone'; it holds equals, judge" in wrong.err
 
 
+def test_the_judge_is_not_the_truth(call: Call, table: Make) -> None:
+    path = table(change=lambda frame: frame.assign(gold=frame["outcome"]))
+    results = [result(f"t{number}", 0, passed=bool(number % 2), judge=0.5) for number in range(30)]
+    write_json(Path("results.json"), {"results": {"version": 3, "results": results}})
+    for words in (
+        f"doctor {path} --judge outcome",
+        f"doctor {path} --judge score --truth score",
+        "doctor results.json --judge equals",
+        "doctor results.json --judge equals --truth equals",
+        "certificate results.json --judge equals --truth equals",
+        "certificate results.json --judge equals",
+    ):
+        refused = call(words)
+        assert refused.code == 2 and "cannot be both the score and the outcome" in refused.err, (
+            words
+        )
+    assert call(f"doctor {path} --judge outcome --truth gold").code == 0
+
+
 def test_words_of_a_truth_are_read_as_a_whole(call: Call, table: Make) -> None:
     words = ("pass", "needs work", "fail")
     results = [result(f"t{number}", 0, passed=True, judge=0.5) for number in range(30)]
@@ -301,12 +377,18 @@ def test_what_cannot_be_settled_is_asked(call: Call, table: Make) -> None:
         ("absent.csv", "absent.csv"),
         ("scores.csv other.csv", "score tables are read one at a time"),
         ("scores.csv --judge tone", "has no column 'tone'"),
+        ("binary.csv", "has a header but no rows"),
+        ("header.csv", "has a header but no rows"),
+        ("none.json", "No column of none.json is known"),
         (".", "holds no logs of a known format"),
     ],
 )
 def test_bad_input_gets_two_short_sentences(call: Call, table: Make, words: str, said: str) -> None:
     table("other.csv")
     table()
+    Path("binary.csv").write_bytes(b"\xff\xfe\x00\x01garb")
+    Path("header.csv").write_text("task_id\n", "utf-8")
+    Path("none.json").write_text("{}", "utf-8")
     answer = call(f"doctor {words}")
     assert answer.code == 2 and said in answer.err and len(answer.err.splitlines()) == 1
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from traceback import format_exception
 from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,6 +17,7 @@ from pydantic import ValidationError
 
 from certify_assets.errors import CertifyError, ChangedInputError, InputError, IntegrityError
 from certify_assets.storage import store as storage
+from certify_assets.storage.care import verify
 from certify_assets.storage.database import (
     ANYWHERE,
     FILE,
@@ -139,6 +141,30 @@ def test_of_two_corpora_that_begin_at_once_one_sees_the_other(store: Store) -> N
     for thread in threads:
         thread.join()
     assert len(store.corpora()) == len(rounds)
+
+
+def test_of_two_steps_that_read_each_other_one_is_first(store: Store) -> None:
+    rounds, meeting, done = range(20), threading.Barrier(2), list[int]()
+    for name in "cd":
+        store.write_json(f"corpora/{name}/a.json", 0)
+
+    def change(name: str, other: str) -> None:
+        for number in rounds:
+            view = store.now()
+            with suppress(ChangedInputError):
+                with view.step(name):
+                    seen = view.sha256(f"corpora/{other}/a.json")
+                    meeting.wait()
+                    view.write_json(f"corpora/{name}/a.json", [number, seen])
+                done.append(number)
+            meeting.wait()
+
+    threads = [threading.Thread(target=change, args=pair) for pair in ("cd", "dc")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == list(rounds)
 
 
 def test_what_a_step_stores_unchanged_is_watched(store: Store) -> None:
@@ -320,6 +346,29 @@ def test_numbers_of_many_processes_are_dense(store: Store) -> None:
         worker.join()
     found = [entry.content.number for entry in store.events("c", Numbered)]
     assert found == list(range(1, 51)) and length(store) == 50
+
+
+def _begin(root: str, meeting: Any, worker: str) -> None:
+    meeting.wait()
+    Store(root).append("c", Numbered(number=1, worker=worker))
+
+
+def test_processes_that_begin_a_data_root_at_once_begin_one(
+    new_store: Callable[[str], Store],
+) -> None:
+    context = multiprocessing.get_context("fork")
+    for place in range(4):
+        store, meeting = new_store(f"root{place}"), context.Barrier(4)
+        workers = [
+            context.Process(target=_begin, args=(store.root, meeting, str(n))) for n in range(4)
+        ]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert [worker.exitcode for worker in workers] == [0, 0, 0, 0]
+        assert length(store) == 4
+        verify(store)
 
 
 def test_pages_are_copies_of_what_is_stored(store: Store) -> None:
