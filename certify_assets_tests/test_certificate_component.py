@@ -153,7 +153,7 @@ def test_a_table_is_read_from_its_path_and_held_out_rows_are_audited(tmp_path: P
         (answers(labelled=0), {}, "has no outcome in any row"),
         ([{"case": "t", "judge": 1, "human": 1}], {}, "gave list where a frame is needed"),
         ({"monday": answers(), "tuesday": [1]}, {}, "gave list where a frame is needed"),
-        (answers(), {"promise": "proved"}, "Draw the runs to label with certify sample"),
+        (answers(), {"promise": "proved"}, "Draw the runs to label with `certify sample`"),
     ],
 )
 def test_what_cannot_be_certified_is_a_sentence(

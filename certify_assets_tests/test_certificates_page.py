@@ -7,6 +7,7 @@ import pytest
 
 from certify_assets.certificates import findings, monitor
 from certify_assets.certificates.procedures import PROCEDURES
+from certify_assets.cli import monitor as monitor_command
 from certify_assets.operations import monitoring
 from certify_assets.tables import score_table
 from certify_assets_tests.paths import REPOSITORY, benchmark
@@ -26,6 +27,7 @@ def _keys(module: object) -> set[str]:
 CODES = (
     {*findings.SENTENCES, *monitor.SENTENCES, findings.RELABELLED, findings.SHARED_TASKS}
     | _keys(monitoring)
+    | _keys(monitor_command)
     | _keys(score_table)
 )
 

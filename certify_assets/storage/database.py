@@ -9,6 +9,7 @@ import functools
 import importlib
 import os
 import sqlite3
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -401,8 +402,7 @@ def _lock(connection: sa.Connection, name: str, *, shared: bool) -> None:
 def _prepare_sqlite(connection: Any, record: object) -> None:
     del record
     connection.execute(f"PRAGMA busy_timeout={_BUSY_MILLISECONDS}")
-    mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
-    if mode != "wal" and ANYWHERE not in os.environ:
+    if _write_ahead(connection) != "wal" and ANYWHERE not in os.environ:
         raise InputError(
             f"SQLite cannot use its write-ahead log here; set {VARIABLE} to the address of a "
             "PostgreSQL database."
@@ -410,6 +410,20 @@ def _prepare_sqlite(connection: Any, record: object) -> None:
     # what is blanked is overwritten in the file, too
     for setting in ("synchronous=FULL", "secure_delete=ON"):
         connection.execute(f"PRAGMA {setting}")
+
+
+def _write_ahead(connection: Any) -> str:
+    """Ask for the write-ahead log; return what there is instead, where it cannot be had."""
+    end = time.monotonic() + _BUSY_MILLISECONDS / 1000
+    while True:
+        try:
+            return str(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            # of processes that begin a database at once SQLite lets none wait here
+            busy = error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

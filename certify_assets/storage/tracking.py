@@ -174,6 +174,7 @@ class Tracker:
     def write(self, record: Record) -> str:
         """Write one finished MLflow run; return the address of its page in the MLflow UI."""
         from mlflow.entities import Metric, Param
+        from mlflow.exceptions import MlflowException
 
         client, now = self._client(), int(1000 * time.time())
         tags = {**_source(), **record.tags}
@@ -184,7 +185,9 @@ class Tracker:
                 tags[_PARENT] = _summary_run(client, experiment, record.summary)
                 _sum_up(client, tags[_PARENT], record.summary, now)
                 if _LEDGER in tags:
-                    client.set_tag(tags[_PARENT], _LEDGER, tags[_LEDGER])
+                    # of two machines that set a new tag at once MLflow refuses one
+                    with suppress(MlflowException):
+                        client.set_tag(tags[_PARENT], _LEDGER, tags[_LEDGER])
         run = client.create_run(experiment, run_name=record.name, tags=tags).info.run_id
         try:
             points = [(name, value, 0) for name, value in record.metrics.items()]

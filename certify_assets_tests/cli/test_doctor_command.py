@@ -269,7 +269,7 @@ def test_few_labels_in_a_sheet_lead_to_a_plan_that_runs(call: Call, table: Make)
     words = "--judge tone --labels labels.csv --promise confident"
     answer = call(f"certificate {path} {words}")
     step = answer.out.rpartition("next: certify ")[2].strip()
-    assert answer.code == 3 and step.startswith("plan scores.csv --columns score=tone")
+    assert answer.code == 3 and step.startswith("plan scores.csv --judge tone")
     assert "labels of 80 tasks" in call(step).out
 
 

@@ -23,7 +23,7 @@ def test_a_corpus_has_budgets_and_a_grid_of_its_own(tmp_path: Path) -> None:
     judge.score()
     made = judge.certify()
     assert {item.alpha for item in made} == {0.15, 0.3}
-    assert {item.parameters["grid"] for item in made} == {20}
+    assert {item.settings["grid"] for item in made} == {20}
     # a certificate is judged possible at these budgets before anything is scored
     assert {gate.alpha for gate in corpus.profile.gates} == {0.15, 0.3}
     judge.audit()

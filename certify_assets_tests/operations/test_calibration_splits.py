@@ -101,7 +101,7 @@ def test_the_command_certifies_the_score_table_of_a_judge_as_the_platform_does(
     for item in certifier.load_certificates(judge):
         if item.procedure == "guarded_taskboot":
             asked: dict[str, object] = {name: getattr(item, name) for name in ("side", "alpha")}
-            asked |= {"procedure": item.procedure, "set": f"grid={item.parameters['grid']}"}
+            asked |= {"procedure": item.procedure, "set": f"grid={item.settings['grid']}"}
             options = [word for name, value in asked.items() for word in (f"--{name}", value)]
             out = tmp_path / f"{item.side}{item.alpha}.json"
             assert by_command("certificate", table, *options, "--out", out) == item.certified

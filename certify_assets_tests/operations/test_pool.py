@@ -219,7 +219,7 @@ def _with_pool(store: Store, pool: StoredPool | None, origin: str = "every_task"
             alpha=item["alpha"],
             side=item["side"],
             procedure=item["procedure"],
-            grid=item["parameters"]["grid"],
+            grid=item["settings"]["grid"],
             pool=taken if item["procedure"] == "pseudo_task" else None,
             provenance={**item["provenance"], **({} if pool is None else pool.provenance)},
             named=True,

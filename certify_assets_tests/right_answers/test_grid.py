@@ -21,7 +21,7 @@ def test_a_deployment_records_the_grid_of_its_certificate(call: Call, operated: 
     made = call(f"ops deploy c lexical --root {operated.root} --json").json
     certificates = Workspace.open(operated.root).corpus("c").judge("lexical").certificates
     (grid,) = {
-        item.parameters["grid"] for item in certificates if item.sha256 in made["certificates"]
+        item.settings["grid"] for item in certificates if item.sha256 in made["certificates"]
     }
     assert made["fingerprint"]["grid"] == str(grid) == "160"
 
