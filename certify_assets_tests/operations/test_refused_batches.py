@@ -23,7 +23,7 @@ from certify_assets.operations.deciding import decide_ready, summarize
 from certify_assets.operations.decisions import decisions_of
 from certify_assets.operations.deployment import Deployment, load_deployment
 from certify_assets.operations.history import write_history
-from certify_assets.operations.lineage import find, walk
+from certify_assets.operations.lineage import follow
 from certify_assets.operations.monitoring import monitor_deployed
 from certify_assets.operations.receiving import receive
 from certify_assets.operations.rollout import deploy, redeploy
@@ -86,8 +86,7 @@ def test_a_certificate_of_the_batch_decides_what_the_corpus_certificate_may_not(
     assert decided_by_deployed(corpus).status == "PASS" and len(drawn_decisions(corpus)) == RUNS
     frame = decisions_of(corpus, document.batch)
     run = frame.loc[frame["decision"] == "reject", "trajectory_id"].iloc[0]
-    (found,) = find(operated, run)
-    assert walk(operated, found) is not None
+    assert follow(operated, run)[1]
 
 
 def test_a_judge_that_certifies_nothing_is_deployed_for_batch_certificates_alone(
