@@ -207,8 +207,7 @@ def import_(
 @click.option(
     "--criteria",
     type=PATH,
-    help="Success criteria shown next to the run: a text (.md, .txt), or a table of task_id and "
-    "criterion.",
+    help="Text that says what counts as a success, shown next to every run.",
 )
 @click.option(
     "--gold",
@@ -216,8 +215,12 @@ def import_(
     help="Table of trajectory_id and known outcome: these runs are mixed in blind, one in twenty, "
     "to measure reviewers.",
 )
-@click.option("--root-path", default="", help="Path below which a proxy shows the page: /review.")
-@click.option("--public-host", default="", help="Name under which a proxy shows it, by https.")
+@click.option(
+    "--public-url",
+    default="",
+    metavar="URL",
+    help="Address at which a proxy shows the page: https://review.example.org/judges.",
+)
 @click.option(
     "--exposed",
     is_flag=True,
@@ -234,8 +237,7 @@ def serve(
     token_file: Path | None,
     criteria: Path | None,
     gold: Path | None,
-    root_path: str,
-    public_host: str,
+    public_url: str,
     exposed: bool,
     store: Store,
     double: float | None,
@@ -247,39 +249,42 @@ def serve(
     from certify_assets.cli.launching import report_stored
     from certify_assets.cli.review_server import ReviewServer
     from certify_assets.operations.labels import labels_head
-    from certify_assets.operations.review_criteria import read_criteria
     from certify_assets.operations.review_queue import ask_twice
     from certify_assets.operations.review_session import ReviewSession
 
     opened = _open(store, corpus)
     _require_reachable(host, exposed)
-    _require_proxy(root_path, public_host)
-    read = None if criteria is None else read_criteria(criteria)
-    known = _known_runs(opened, gold)
-    if read and known and (lacking := read.lacking(run.task_id for run in known.runs.values())):
+    if public_url and not re.fullmatch(
+        r"https://[a-z0-9.\-]+(/[\w.~\-]+)*/?", public_url, re.ASCII
+    ):
         raise InputError(
-            f"{criteria} has no criterion for {lacking} of the tasks of {gold}, which would show "
-            "reviewers that their runs are known; add the criteria, or take the runs out."
+            f"--public-url {public_url!r} is no address of a proxy. Give one like "
+            "https://review.example.org/judges."
         )
+    text = "" if criteria is None else _text(criteria)
+    known = _known_runs(opened, gold)
     ask_twice(opened, double)
-    session = ReviewSession(store, corpus, criteria=read, gold=known)
-    queue = session.queue().frame
-    if read is not None and (lacking := read.lacking(queue["task_id"])):
-        tasks = queue["task_id"].nunique()
-        say(
-            f"warning: {criteria} has no criterion for {lacking} of the {tasks} tasks that wait"
-            + ("; reviewers can tell that those are no known runs" if known else "")
-        )
+    session = ReviewSession(store, corpus, criteria=text, gold=known)
+    waiting = len(session.queue().frame)
     server = ReviewServer(
         session,
         reviewers=reviewers,
         host=host,
         port=port,
-        prefix=root_path,
-        public=public_host,
+        public=public_url,
         token_file=token_file,
     )
-    _introduce(server, corpus, len(queue))
+    present(
+        {
+            "corpus": corpus,
+            "links": server.links,
+            "port": server.server_port,
+            "waiting": waiting,
+        },
+        f"{waiting} runs wait. Give each reviewer their link, which lets anyone who has it label:",
+        *(f"  {name}: {url}" for name, url in server.links.items()),
+    )
+    sys.stdout.flush()
     before = labels_head(opened)
     try:
         _serve(server, store.root)
@@ -287,6 +292,13 @@ def serve(
         opened.store.refresh()
         if labels_head(opened) != before:
             report_stored(opened, "review serve", "operations/reviewed_labels")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read ({error}). Give a text in UTF-8.") from None
 
 
 def _known_runs(corpus: Corpus, path: Path | None) -> GoldSet | None:
@@ -356,31 +368,6 @@ def _require_reachable(host: str, exposed: bool) -> None:
             "127.0.0.1 behind a proxy or a tunnel (ssh -L), or add --exposed."
         )
     say(f"warning: anyone who can read the traffic to {host} can label in any reviewer's name")
-
-
-def _require_proxy(root_path: str, public_host: str) -> None:
-    if not re.fullmatch(r"((/[\w.~\-]+)+/?)?", root_path, re.ASCII):
-        raise InputError(f"--root-path {root_path!r} is no path; give one like /review.")
-    if not re.fullmatch(r"([a-z0-9\-]+(\.[a-z0-9\-]+)*)?", public_host.lower()):
-        raise InputError(
-            f"--public-host {public_host!r} is no name of a host; give one like "
-            "review.example.org, without https and port."
-        )
-
-
-def _introduce(server: ReviewServer, corpus: str, waiting: int) -> None:
-    """Print the links."""
-    present(
-        {
-            "corpus": corpus,
-            "links": server.links,
-            "port": server.server_port,
-            "waiting": waiting,
-        },
-        f"{waiting} runs wait. Give each reviewer their link, which lets anyone who has it label:",
-        *(f"  {name}: {url}" for name, url in server.links.items()),
-    )
-    sys.stdout.flush()
 
 
 def _serve(server: ReviewServer, labels: object) -> None:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
-from collections.abc import Mapping
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, unquote
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import parse_qsl
 
+from pydantic import BaseModel, Field
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from certify_assets.cli.output import complain
-from certify_assets.cli.review_links import KEPT_SECONDS, Links
 from certify_assets.errors import CertifyError, InputError, IntegrityError
+from certify_assets.files import canonical_json, write_atomic
 from certify_assets.reports.review_page import (
     Reviewer,
     render_message,
@@ -31,13 +36,13 @@ from certify_assets.reports.review_page import (
 from certify_assets.reports.review_run import whole_text
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
-
     from certify_assets.operations.review_session import ReviewSession
 
-#: of what is not wanted, read before it is refused: a close would take the answer back
-_DRAINED: Final = 1 << 20
-_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[0-9a-z.\-]+)(:[0-9]{1,5})?")
+    Form = Mapping[str, str]
+
+#: a browser may keep a cookie for 400 days, not longer
+_KEPT_SECONDS: Final = 400 * 24 * 3600
+_FORM_BYTES: Final = 16_384
 _NOT_WRITTEN: Final = "This label could not be written; those before it stand. Send it again."
 _ALTERED: Final = (
     "Files of this corpus are not what was written, so no label is taken. Those that you gave are "
@@ -56,137 +61,128 @@ _HEADERS: Final = {
 }
 
 
-@dataclass(frozen=True)
-class ReviewLimits:
-    """What one client may take."""
+class _Kept(BaseModel):
+    """A file of links: tokens by the names of their reviewers."""
 
-    #: longest form
-    body_bytes: int = 16_384
-    #: from the first byte of a request to the last of the answer
-    seconds: float = 20.0
-    #: until the headers are complete
-    header_seconds: float = 5.0
-    #: at the same time, of all clients
-    connections: int = 256
+    tokens: dict[str, Annotated[str, Field(pattern=r"^[A-Za-z0-9_\-]{32,128}$")]]
+
+
+class Links:
+    """Tokens that let reviewers in: one for each name, or those of a file where none is given.
+
+    With a file tokens outlive the server.
+    """
+
+    def __init__(self, names: Sequence[str], *, file: Path | None = None) -> None:
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise InputError(f"the reviewer {twice!r} is named twice; name each of them once.")
+        kept = {} if file is None else _read(file)
+        wanted = names or list(kept)
+        if not wanted:
+            raise InputError("no reviewer is named; give each of them a link with --reviewer NAME.")
+        #: by the names of their reviewers
+        self.tokens = {name: kept.get(name) or secrets.token_urlsafe(32) for name in wanted}
+        #: whether the tokens outlive the server
+        self.lasting = file is not None
+        if file is not None and self.tokens.keys() - kept:
+            document = canonical_json({"tokens": kept | self.tokens})
+            write_atomic(file, document, private=True)
+
+    def reviewer(self, token: str) -> str | None:
+        """Return whose token it is, None for another; all of them take the same time."""
+        given, found = token.encode(), None
+        for name, one in self.tokens.items():
+            found = name if hmac.compare_digest(given, one.encode()) else found
+        return found
+
+
+def _read(file: Path) -> dict[str, str]:
+    """Read the tokens of a file by their reviewers; none where it is not there yet."""
+    if not file.exists():
+        return {}
+    if not file.is_file():
+        raise InputError(f"{file} is no file, so it cannot keep links; give one, or a new name.")
+    if file.stat().st_mode & 0o077:
+        raise InputError(f"{file} can be read by others, who could label; chmod 600 {file}.")
+    try:
+        tokens = _Kept.model_validate_json(file.read_bytes()).tokens
+        if len(set(tokens.values())) < len(tokens):
+            raise ValueError
+    except ValueError:
+        raise InputError(
+            f"{file} is no file of review links; give another one, or delete it, and reviewers get "
+            "new links."
+        ) from None
+    return tokens
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where the pages are: names of the host, path of a proxy, cookie, encryption."""
+    """Where the pages are, and who has a link to them."""
 
-    names: frozenset[str]
+    links: Links
+    hosts: Sequence[str]
     #: name of the token's cookie: another port of this host may serve another corpus
     cookie: str
-    prefix: str = ""
-    secure: bool = False
+    path: str
+    #: whether a proxy encrypts
+    secure: bool
 
 
-def answer(
-    status: HTTPStatus | int,
-    page: str = "",
-    *,
-    headers: Mapping[str, str] | None = None,
-    script: str = "",
-    media_type: str = "text/html",
+def _answer(
+    status: int, page: str = "", *, script: str = "", media_type: str = "text/html"
 ) -> Response:
     """Return a page that forbids framing, storing, and every script but the one of that hash."""
     policy = (
         f"default-src 'none'; {f'script-src {script}; ' if script else ''}"
         f"style-src {style_hash()}; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     )
-    made = {**_HEADERS, "Content-Security-Policy": policy, **(headers or {})}
+    headers = {**_HEADERS, "Content-Security-Policy": policy}
     data = page.encode("utf-8", errors="replace")
-    return Response(data, int(status), headers=made, media_type=media_type)
+    return Response(data, status, headers=headers, media_type=media_type)
 
 
-def not_understood(status: int) -> Response:
-    """Refuse what is not HTTP without repeating it."""
-    sentence = "This is no request that the review page answers."
-    return answer(status, render_message("Not understood", sentence, onward=False))
-
-
-class ReviewApp:
+class ReviewPages:
     """The pages of one review session, for those who have a link.
 
-    Requests that name another host than `site` are refused, so that no other site can reach the
+    Requests that name another host than the site's are refused, so that no other site can reach the
     page by a name of its own.
     """
 
-    def __init__(
-        self, session: ReviewSession, links: Links, site: Site, limits: ReviewLimits
-    ) -> None:
-        self.session, self.links, self.site, self.limits = session, links, site, limits
-        posts = {
+    def __init__(self, session: ReviewSession, site: Site) -> None:
+        self.session, self.site = session, site
+
+    def app(self) -> Starlette:
+        """Return what answers requests."""
+        hosts = Middleware(TrustedHostMiddleware, allowed_hosts=self.site.hosts, www_redirect=False)
+        forms = {
             "/label": self._label,
-            "/skip": self._skip,
-            "/undo": self._undo,
-            "/again": self._again,
+            "/skip": lambda reviewer, form: self.session.skip(reviewer, form.get("run", "")),
+            "/undo": lambda reviewer, form: self.session.take_back(reviewer, _number(form, "line")),
+            "/again": lambda reviewer, _: self.session.show_skipped(reviewer),
         }
-        self.pages = Starlette(
+        return Starlette(
             routes=[
+                # Starlette runs what is no coroutine in a thread: reading the queue stops nobody
                 Route("/", self._home),
-                *(Route(path, form, methods=["POST"]) for path, form in posts.items()),
                 Route("/queue", self._queue),
                 Route("/text", self._text),
+                *(Route(path, self._posted(do), methods=["POST"]) for path, do in forms.items()),
             ],
+            middleware=[hosts],
             exception_handlers={
                 HTTPException: self._refused,
                 CertifyError: self._failed,
                 OSError: self._failed,
-                ClientDisconnect: lambda *_: answer(HTTPStatus.BAD_REQUEST),
-                Exception: lambda *_: not_understood(HTTPStatus.INTERNAL_SERVER_ERROR),
+                ClientDisconnect: lambda *_: _answer(HTTPStatus.BAD_REQUEST),
             },
         )
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, once its form has been read."""
-        # whether a proxy takes its prefix off the path or leaves it
-        inner = scope["path"].removeprefix(self.site.prefix) or "/"
-        scope["root_path"], scope["path"] = self.site.prefix, self.site.prefix + inner
-        request = Request(scope, receive)
-        request.state.connection.begin()
-        token = unquote(request.cookies.get(self.site.cookie, ""))
-        request.state.token, request.state.reviewer = token, self.links.reviewer(token)
-        if request.state.reviewer is not None:
-            request.state.connection.keep()
-        try:
-            request.state.form = await self._read(request)
-            if self._is_ours(request):
-                await self.pages(scope, receive, send)
-            else:
-                sentence = (
-                    "This page answers only under the address that was printed when it was started."
-                )
-                refused = self._refused(request, _refusal(HTTPStatus.FORBIDDEN, sentence))
-                await refused(scope, receive, send)
-        except ClientDisconnect:
-            return
-
-    async def _read(self, request: Request) -> bytes:
-        """Read the body of a request, as much of it as a form may have."""
-        body, seen = b"", 0
-        async for piece in request.stream():
-            seen += len(piece)
-            body = (body + piece)[: self.limits.body_bytes + 1]
-            if seen >= _DRAINED:
-                break
-        return body
-
-    def _is_ours(self, request: Request) -> bool:
-        """Whether a request names the host under which the page is."""
-        given = request.headers.getlist("host")
-        # the whole value: `evil@127.0.0.1` and `127.0.0.1/evil` have the right host in them
-        found = _HOST.fullmatch(given[0].lower()) if len(given) == 1 else None
-        return found is not None and found[1].strip("[]") in self.site.names
-
-    # Starlette runs what is no coroutine in a thread, so that reading the queue stops nobody
-
     def _home(self, request: Request) -> Response:
-        given = request.query_params.get("token")
-        if given is not None:
-            return self._enter(request, given)
+        if (given := request.query_params.get("token")) is not None:
+            return self._enter(given)
         session, reviewer = self.session, self._entered(request)
-        who = Reviewer(reviewer, _csrf(request.state.token))
+        who = Reviewer(reviewer, _csrf(self._token(request)))
         shown, said = session.shown(reviewer), session.last(reviewer)
         undone = session.undone(reviewer)
         if shown is not None:
@@ -197,9 +193,10 @@ class ReviewApp:
                 who,
                 news=session.news(),
                 undone=undone,
+                criteria=session.criteria,
                 blind=session.blind,
             )
-            return answer(HTTPStatus.OK, page, script=script_hash())
+            return _answer(HTTPStatus.OK, page, script=script_hash())
         skipped = session.skipped(reviewer)
         sentence = f"You skipped {skipped}. " if skipped else ""
         if tied := session.tied():
@@ -216,13 +213,13 @@ class ReviewApp:
             undone=undone,
             skipped=skipped,
         )
-        return answer(HTTPStatus.OK, page)
+        return _answer(HTTPStatus.OK, page)
 
-    def _enter(self, request: Request, given: str) -> Response:
+    def _enter(self, token: str) -> Response:
         """Keep the token in the browser, and show whose link this is."""
-        reviewer = self.links.reviewer(given)
+        reviewer = self.site.links.reviewer(token)
         if reviewer is None:
-            raise _refusal(
+            raise HTTPException(
                 HTTPStatus.FORBIDDEN,
                 "The token is not the one that was printed when this server was started.",
             )
@@ -231,120 +228,92 @@ class ReviewApp:
             f"Your labels are stored under this name. This link is {reviewer}'s alone; other "
             "reviewers need links of their own."
         )
-        answered = self._message(HTTPStatus.OK, reviewer, sentence)
-        answered.set_cookie(
+        entered = self._message(HTTPStatus.OK, reviewer, sentence)
+        entered.set_cookie(
             self.site.cookie,
-            given,
-            max_age=KEPT_SECONDS if self.links.lasting else None,
-            path=f"{self.site.prefix}/",
+            token,
+            max_age=_KEPT_SECONDS if self.site.links.lasting else None,
+            path=self.site.path,
             secure=self.site.secure,
             httponly=True,
             samesite="strict",
         )
-        return answered
+        return entered
 
     def _queue(self, request: Request) -> Response:
         self._entered(request)
         session = self.session
         if session.blind:
             # its counts, and the tasks that it lists, would say which runs are no part of it
-            return self._message(
-                HTTPStatus.OK,
-                "Not shown",
-                "Known runs are mixed into the queue, which is therefore not listed here.",
-            )
+            sentence = "Known runs are mixed into the queue, which is therefore not listed here."
+            return self._message(HTTPStatus.OK, "Not shown", sentence)
         agreement = session.agreement()
         page = render_queue(session.queue(), session.corpus, served=True, agreement=agreement)
-        return answer(HTTPStatus.OK, page)
+        return _answer(HTTPStatus.OK, page)
 
     def _text(self, request: Request) -> Response:
         """Show a run as text, whole, to a reviewer whom it was shown to."""
-        reviewer = self._entered(request)
-        run = self.session.opened(reviewer, request.query_params.get("run", ""))
-        return answer(HTTPStatus.OK, whole_text(run), media_type="text/plain")
+        run = self.session.opened(self._entered(request), request.query_params.get("run", ""))
+        return _answer(HTTPStatus.OK, whole_text(run), media_type="text/plain")
 
-    def _label(self, request: Request) -> Response:
-        reviewer, form = self._signed(request)
+    def _label(self, reviewer: str, form: Form) -> None:
         outcome = {"0": 0, "1": 1}.get(form.get("outcome", ""))
         if outcome is None:
-            raise _refusal(HTTPStatus.BAD_REQUEST, "The form says neither success nor failure.")
+            raise HTTPException(
+                HTTPStatus.BAD_REQUEST, "The form says neither success nor failure."
+            )
         number, comment = _number(form, "number"), form.get("comment", "")
         self.session.say(reviewer, form.get("run", ""), outcome, number, comment)
-        return self._redirect("/")
 
-    def _skip(self, request: Request) -> Response:
-        reviewer, form = self._signed(request)
-        self.session.skip(reviewer, form.get("run", ""))
-        return self._redirect("/")
+    def _posted(self, do: Callable[[str, Form], object]) -> Any:
+        """Return the endpoint of a form, which must be of this site and of its reviewer."""
 
-    def _undo(self, request: Request) -> Response:
-        reviewer, form = self._signed(request)
-        self.session.take_back(reviewer, _number(form, "line"))
-        return self._redirect("/")
+        async def endpoint(request: Request) -> Response:
+            reviewer, body = self._entered(request), b""
+            async for piece in request.stream():
+                body += piece
+                if len(body) > _FORM_BYTES:
+                    raise HTTPException(
+                        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                        "The form is too long; shorten the comment.",
+                    )
+            form = dict(parse_qsl(body.decode("ascii", errors="replace"), keep_blank_values=True))
+            own = _csrf(self._token(request)).encode()
+            if not hmac.compare_digest(form.get("csrf", "").encode(), own):
+                raise HTTPException(
+                    HTTPStatus.FORBIDDEN,
+                    "This form was not made by this page for you; go back to the queue and send it "
+                    "from there.",
+                )
+            await run_in_threadpool(do, reviewer, form)
+            done = _answer(HTTPStatus.SEE_OTHER)
+            # relative, so that it holds below the prefix of a proxy
+            done.headers["Location"] = "./"
+            return done
 
-    def _again(self, request: Request) -> Response:
-        reviewer, _ = self._signed(request)
-        self.session.show_skipped(reviewer)
-        return self._redirect("/")
+        return endpoint
 
-    def _signed(self, request: Request) -> tuple[str, dict[str, str]]:
-        """Return the reviewer and the form, where both belong together."""
-        return self._entered(request), self._form(request)
+    def _token(self, request: Request) -> str:
+        return request.cookies.get(self.site.cookie, "")
 
     def _entered(self, request: Request) -> str:
         """Return the reviewer; refuse those without a link."""
-        if request.state.reviewer is None:
-            raise _refusal(
+        reviewer = self.site.links.reviewer(self._token(request))
+        if reviewer is None:
+            raise HTTPException(
                 HTTPStatus.FORBIDDEN,
                 "Open the link that was printed when this server was started.",
             )
-        return str(request.state.reviewer)
-
-    def _form(self, request: Request) -> dict[str, str]:
-        """Return the form, which must be of this site and of this reviewer."""
-        body, length = request.state.form, int(request.headers.get("content-length", "0"))
-        if len(body) > self.limits.body_bytes:
-            raise _refusal(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The form is too long; shorten the comment."
-            )
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/x-www-form-urlencoded":
-            raise _refusal(
-                HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "This is not one of the page's forms."
-            )
-        if len(body) < length:
-            raise _refusal(HTTPStatus.BAD_REQUEST, "The form ended early; send it again.")
-        try:
-            pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict")
-        except ValueError:
-            raise _refusal(
-                HTTPStatus.BAD_REQUEST, "The form cannot be read; go back and send it again."
-            ) from None
-        form, field = dict(pairs), _csrf(request.state.token)
-        given = form.get("csrf", "").encode()
-        doubled = len(form) < len(pairs)
-        if _is_elsewhere(request) or doubled or not hmac.compare_digest(given, field.encode()):
-            raise _refusal(
-                HTTPStatus.FORBIDDEN,
-                "This form was not made by this page for you; go back to the queue and send it "
-                "from there.",
-            )
-        return form
-
-    def _redirect(self, where: str) -> Response:
-        return answer(HTTPStatus.SEE_OTHER, headers={"Location": self.site.prefix + where})
+        return reviewer
 
     def _message(self, status: int, title: str, sentence: str, *, onward: bool = True) -> Response:
         page = render_message(title, sentence, corpus=self.session.corpus, onward=onward)
-        return answer(status, page)
+        return _answer(status, page)
 
     def _refused(self, request: Request, error: Any) -> Response:
-        if error.status_code in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
-            error = _refusal(HTTPStatus.NOT_FOUND, "There is no such page here.")
-        # links of a page are relative, so that they hold below any prefix
-        nested = request.scope["path"].count("/") > self.site.prefix.count("/") + 1
-        onward = error.status_code != HTTPStatus.FORBIDDEN and not nested
-        return self._message(error.status_code, "Refused", error.detail, onward=onward)
+        missing = error.status_code in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
+        sentence = "There is no such page here." if missing else error.detail
+        return self._message(error.status_code, "Refused", sentence, onward=False)
 
     def _failed(self, request: Request, error: Any) -> Response:
         """Answer what a page or form raised."""
@@ -365,24 +334,10 @@ def _csrf(token: str) -> str:
     return hmac.new(token.encode(), b"csrf", hashlib.sha256).hexdigest()
 
 
-def _refusal(status: HTTPStatus, sentence: str) -> HTTPException:
-    """Return the refusal of a request that is not answered with what it asks for."""
-    return HTTPException(status, sentence)
-
-
-def _is_elsewhere(request: Request) -> bool:
-    """Whether the browser says that the form is another site's."""
-    # under our no-referrer policy browsers send the origin `null` with the page's own forms
-    host = request.headers.get("host", "")
-    own = (None, "null", f"http://{host}", f"https://{host}")
-    site = request.headers.get("sec-fetch-site", "same-origin")
-    return site not in ("same-origin", "none") or request.headers.get("origin") not in own
-
-
-def _number(form: Mapping[str, str], name: str) -> int:
+def _number(form: Form, name: str) -> int:
     given = form.get(name, "")
     if not (given.isascii() and given.isdigit() and len(given) < 12):
-        raise _refusal(
+        raise HTTPException(
             HTTPStatus.BAD_REQUEST, f"The form's {name} is no number; go back and send it again."
         )
     return int(given)

@@ -19,7 +19,6 @@ from certify_assets.operations.batch_drawing import close_batches
 from certify_assets.operations.batches import ClosedBatch
 from certify_assets.operations.decisions import decision_of
 from certify_assets.operations.labels import Label, append_label, comment_text, reviewer_name
-from certify_assets.operations.review_criteria import ReviewCriteria
 from certify_assets.operations.review_gold import GoldSet
 from certify_assets.operations.review_index import ReviewState
 from certify_assets.operations.review_queue import Queue, load_queue, queue_agreement
@@ -38,7 +37,6 @@ class QueuedRun:
     number: int  # earlier statements of this reviewer on it, so that a form sent twice is one
     left: int  # runs that this reviewer can still label, this one and skipped ones included
     labelled: int = 0  # runs that have a valid label of theirs
-    criterion: str = ""  # what a run of this task must do to be a success
 
 
 @dataclass(frozen=True)
@@ -78,12 +76,13 @@ class ReviewSession:
         store: Store,
         corpus: str,
         *,
-        criteria: ReviewCriteria | None = None,
+        criteria: str = "",
         gold: GoldSet | None = None,
     ) -> None:
         self.store = Store(store.root)
         self.corpus = corpus
-        self.criteria = criteria or ReviewCriteria()
+        #: what counts as a success
+        self.criteria = criteria
         self._gold = gold
         self._lock = threading.RLock()
         self._desks: defaultdict[str, _Desk] = defaultdict(_Desk)
@@ -212,7 +211,6 @@ class ReviewSession:
             number=len(state.statements(name, reviewer)),
             left=left,
             labelled=state.count_labelled(reviewer),
-            criterion=self.criteria.of(run.task_id),
         )
 
     def unreadable(self) -> tuple[str, ...]:

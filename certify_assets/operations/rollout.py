@@ -41,7 +41,6 @@ from certify_assets.operations.recertification_record import (
 )
 from certify_assets.operations.relabelling import relabelling_finding
 from certify_assets.operations.sampling import SamplingPlan
-from certify_assets.operations.served import MODEL_FOLDER, log_model
 from certify_assets.operations.split_history import certified_judges, certified_splits
 from certify_assets.storage.events import Stored, head_text
 from certify_assets.storage.tracking import Record, Tracker, without_credentials
@@ -399,18 +398,16 @@ def _registered(
         )
     )
     run = url.rsplit("/", 1)[-1]
-    if not judge.spec.hosted:
-        # a server's judge has no files, and a copy of it would not have its answers
-        log_model(tracker.uri, run, judge, certificates, deployment=record.number)
-    version = _version(tracker.uri, model_name(corpus), run, tags)
+    version = _version(tracker.uri, judge, run, tags)
     return {"model": model_name(corpus), "version": version, "alias": ALIAS, "run": url}
 
 
-def _version(uri: str, name: str, run: str, tags: Mapping[str, str]) -> str:
+def _version(uri: str, judge: JudgedCorpus, run: str, tags: Mapping[str, str]) -> str:
+    """Register the files of a judge, as a logged model of a run; return the version."""
     from mlflow.exceptions import MlflowException
     from mlflow.tracking import MlflowClient
 
-    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+    client, name = MlflowClient(tracking_uri=uri, registry_uri=uri), model_name(judge.corpus.name)
     try:
         client.get_registered_model(name)
     except MlflowException:
@@ -419,14 +416,24 @@ def _version(uri: str, name: str, run: str, tags: Mapping[str, str]) -> str:
             description="Judges that decide new runs; the alias deployed marks the one that does "
             "now.",
         )
-    source = f"{client.get_run(run).info.artifact_uri}/{MODEL_FOLDER}"
     # a kill may have come after the version and before the event that names it
     known = [
         item
         for item in client.search_model_versions(f"name = '{name}'")
         if tags.items() <= item.tags.items()
     ]
-    made = known[0] if known else client.create_model_version(name, source, run, dict(tags))
+    made = known[0] if known else None
+    if made is None:
+        experiment = client.get_run(run).info.experiment_id
+        model = client.create_logged_model(experiment, name, source_run_id=run, tags=dict(tags))
+        # a server's judge has no files, and a copy of it would not have its answers
+        if not judge.spec.hosted:
+            with judge.artifact_files() as folder:
+                client.log_model_artifacts(model.model_id, str(folder))
+        client.finalize_logged_model(model.model_id, "READY")
+        made = client.create_model_version(
+            name, model.artifact_location, run, dict(tags), model_id=model.model_id
+        )
     version = str(made.version)
     client.set_registered_model_alias(name, ALIAS, version)
     return version

@@ -1,7 +1,4 @@
-"""A certified judge as a scorer of MLflow, which abstains where the certificate does not decide.
-
-It is the judge of a deployment, or any scorer of MLflow with a certificate on its scores.
-"""
+"""A scorer of MLflow with a certificate on its scores, which abstains where it does not decide."""
 
 from __future__ import annotations
 
@@ -10,10 +7,9 @@ import linecache
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
-from pydantic import PrivateAttr
 
 from certify_assets.certificates import Certificate, decide
 from certify_assets.errors import InputError
@@ -22,20 +18,12 @@ from certify_assets.tables.settings import PERCENT, reading_of
 with warnings.catch_warnings():
     # of MLflow's own annotations
     warnings.simplefilter("ignore")
-    from mlflow import pyfunc
     from mlflow.entities import AssessmentSource, AssessmentSourceType, Feedback, Trace
     from mlflow.genai.scorers import Scorer, scorer
 
 _SIDES: Final = {"reject": False, "release": True}
 # copied into the registered scorer, so that it needs nothing but MLflow where it runs
 _CODE: Final = Path(__file__).parent / "registered_scorer_code.py"
-_RUN: Final = ("task_id", "agent", "instruction")
-
-
-class _Answer(NamedTuple):
-    decision: str
-    reason: str
-    score: float | None
 
 
 class CertifiedScorer(Scorer):
@@ -52,16 +40,12 @@ class CertifiedScorer(Scorer):
         Name of the assessments.
     certificates : tuple of Certificate
         At most one a side.
-    model : str
-        Address of a deployed judge; empty where `judge` gives the scores.
-    judge : Scorer or None
+    judge : Scorer
         A scorer of MLflow whose value is the score that was certified.
     """
 
     certificates: tuple[Certificate, ...]
-    model: str = ""
-    judge: Any = None
-    _served: Any = PrivateAttr(default=None)
+    judge: Any
 
     def __call__(  # type: ignore[override]
         self,
@@ -71,51 +55,29 @@ class CertifiedScorer(Scorer):
         expectations: dict[str, Any] | None = None,
         trace: Trace | None = None,
     ) -> list[Feedback]:
-        """Decide one run.
-
-        Parameters
-        ----------
-        inputs, outputs
-            As the judge takes them. A deployed judge takes task_id, agent and instruction, and the
-            steps of the run: objects with action and observation.
-        expectations
-            Of no use to a deployed judge.
-        trace
-            The run as it was traced. A deployed judge reads it where the inputs name no task.
-        """
-        if self._served is not None:
-            row = _row(inputs, outputs, trace)
-            found = self._served.predict(row).iloc[0]
-            answer = _Answer(found["decision"], found["reason"], float(found["score"]))
-        else:
-            said = self.judge.run(
-                inputs=inputs, outputs=outputs, expectations=expectations, trace=trace
-            )
-            answer = self._decided(_score(said, self.judge.name))
-        return self._feedback(answer)
-
-    def _decided(self, score: float | None) -> _Answer:
+        """Decide one run, given as the judge takes it."""
+        said = self.judge.run(
+            inputs=inputs, outputs=outputs, expectations=expectations, trace=trace
+        )
+        score = _score(said, self.judge.name)
         value = np.nan if score is None else score * score_factor(self.certificates)
-        decisions, reasons = decide(self.certificates, [value])
-        return _Answer(str(decisions[0]), str(reasons[0]), score)
-
-    def _feedback(self, answer: _Answer) -> list[Feedback]:
-        source = AssessmentSource(AssessmentSourceType.CODE, self.model or "certify_assets")
-        by_side = {item.side: item for item in self.certificates}
-        about = {
-            "decision": answer.decision,
-            "reason": answer.reason,
-            "score": str(answer.score),
-            "certificate_sha256": ";".join(item.sha256 for item in self.certificates),
-        }
-        item = by_side.get(answer.decision)
-        said = [(f"{self.name}_human", item is None, f"{answer.decision}: {answer.reason}")]
-        values: list[tuple[str, Any, str]] = [*said]
+        (decision,), (reason,) = decide(self.certificates, [value])
+        item = next((one for one in self.certificates if one.side == decision), None)
+        values: list[tuple[str, Any, str]] = [
+            (f"{self.name}_human", item is None, f"{decision}: {reason}")
+        ]
         if item is not None:
             values += [
                 (self.name, _SIDES[item.side], f"decided under {item.sha256}"),
                 (f"{self.name}_error_bound", item.alpha, item.statement),
             ]
+        source = AssessmentSource(AssessmentSourceType.CODE, "certify_assets")
+        about = {
+            "decision": str(decision),
+            "reason": str(reason),
+            "score": str(score),
+            "certificate_sha256": ";".join(one.sha256 for one in self.certificates),
+        }
         return [
             Feedback(name=name, value=value, rationale=why, source=source, metadata=about)
             for name, value, why in values
@@ -123,44 +85,26 @@ class CertifiedScorer(Scorer):
 
 
 def certified_scorer(
-    judge: str | Scorer, certificate: Any = None, *, name: str = "certified_judge"
+    judge: Scorer, certificate: Any, *, name: str = "certified_judge"
 ) -> CertifiedScorer:
     """Return a scorer for ``mlflow.genai.evaluate``.
 
     Parameters
     ----------
     judge
-        A scorer of MLflow, such as ``make_judge`` returns; or the address of a deployed judge, such
-        as ``models:/certify-mine@deployed``, or its folder. A deployed judge is verified as
-        `ServedJudge.open` does.
+        A scorer of MLflow, such as ``make_judge`` returns.
     certificate
         What ``certify certificate --out`` wrote for the scores of the judge, as a path, or what
-        ``certify`` returned. A deployed judge has its own.
+        ``certify`` returned.
     name
         Name of the assessments.
 
-    Returns
-    -------
-    CertifiedScorer
-
     Raises
     ------
-    IntegrityError
-        Where a deployed judge is not what was deployed.
     InputError
-        Where the certificate is missing, or is no certificate.
+        Where the certificate is no certificate.
     """
-    if not isinstance(judge, str):
-        if certificate is None:
-            raise InputError(f"the scorer {judge.name!r} has no certificate. Give one with it.")
-        return CertifiedScorer(name=name, judge=judge, certificates=certificates_of(certificate))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        served = pyfunc.load_model(judge)
-    certificates = served.unwrap_python_model().judge.certificates
-    made = CertifiedScorer(name=name, model=judge, certificates=certificates)
-    made._served = served
-    return made
+    return CertifiedScorer(name=name, judge=judge, certificates=certificates_of(certificate))
 
 
 def registrable_scorer(certificate: Any, *, judge: str, name: str = "certified_judge") -> Scorer:
@@ -238,24 +182,3 @@ def _score(said: Any, judge: str) -> float | None:
     if isinstance(value, str):
         return {"yes": 1.0, "no": 0.0}.get(value.lower())
     return float(value) if isinstance(value, bool | int | float) else None
-
-
-def _row(inputs: Any, outputs: Any, trace: Trace | None) -> Any:
-    """Return a run as a deployed judge takes it, of inputs and outputs or of its trace."""
-    import pandas as pd
-
-    given = inputs if isinstance(inputs, dict) else {}
-    missing = [name for name in _RUN if name not in given]
-    if missing and trace is not None:
-        from certify_assets.corpora.formats.mlflow import run_of_trace
-
-        draft = run_of_trace(trace.to_dict())
-        given = {name: getattr(draft, name) for name in _RUN}
-        outputs = [{"action": one.action, "observation": one.observation} for one in draft.steps]
-    elif missing:
-        raise InputError(
-            f"the inputs lack {', '.join(missing)}; give {', '.join(_RUN)} of every run, or its "
-            "trace."
-        )
-    steps = outputs.get("steps") if isinstance(outputs, dict) else outputs
-    return pd.DataFrame({**{name: [given[name]] for name in _RUN}, "steps": [steps]})

@@ -20,13 +20,7 @@ from certify_assets.operations.review_queue import (
     queue_page_key,
 )
 from certify_assets.reports.page import environment, markdown_table
-from certify_assets.reports.review_run import (
-    STEPS,
-    criterion_lines,
-    share_of_page,
-    shown_parts,
-    shown_steps,
-)
+from certify_assets.reports.review_run import STEPS, share_of_page, shown_parts, shown_steps
 from certify_assets.reports.wording import compact, count, counted
 
 if TYPE_CHECKING:
@@ -92,6 +86,7 @@ def render_review(
     *,
     news: Sequence[str] = (),
     undone: Statement | None = None,
+    criteria: str = "",
     blind: bool = False,
 ) -> str:
     """Render the page on which one run is labelled, which confirms the label before it.
@@ -107,7 +102,7 @@ def render_review(
         reviewer=reviewer,
         shown=shown,
         instruction=shown_parts(run.instruction, share_of_page(run)),
-        criterion=criterion_lines(shown.criterion),
+        criteria=defuse(criteria),
         steps=shown_steps(run),
         cut_steps=max(0, len(run.steps) - STEPS),
         minutes_per_run=MINUTES_PER_RUN,

@@ -186,26 +186,3 @@ def _beginning(text: str, most: int) -> str:
     places = (near.rfind("\n", most - 4 * _REACH), near.rfind(" ", most - _REACH))
     end = next((place for place in places if place > 0), most)
     return text[:end]
-
-
-@dataclass(frozen=True)
-class CriterionLine:
-    """A line of success criteria: a heading, an item or text, without markup."""
-
-    kind: str  # h, li, n (numbered) or p
-    text: str
-
-
-def criterion_lines(text: str) -> list[CriterionLine]:
-    """Read headings and items of Markdown; anything else is text as it stands."""
-    lines: list[CriterionLine] = []
-    for block in re.split(r"\n(?=\s*(?:[#*\-]|\d+\.) )|\n\s*\n", defuse(text)):
-        marked = re.match(r"\s*(#{1,6}|[*\-]|\d+\.) +", block)
-        if not block.strip():
-            continue
-        if marked is None or marked[1][0].isdigit():
-            lines.append(CriterionLine("p" if marked is None else "n", block.strip()))
-        else:
-            kind = "h" if marked[1].startswith("#") else "li"
-            lines.append(CriterionLine(kind, block[marked.end() :].strip()))
-    return lines

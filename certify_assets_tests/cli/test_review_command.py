@@ -108,6 +108,8 @@ def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_pat
         (["export", "c", "--label-studio", "queue.csv"], "does not end in .json"),
         (["queue", "../c"], "no corpus is called '../c'"),
         (["serve", "c", "--gold", "none.csv"], "none.csv"),
+        (["serve", "c", "--criteria", "none.md"], "none.md cannot be read"),
+        (["serve", "c", "--public-url", "review.example.org"], "is no address of a proxy"),
     ],
 )
 def test_what_cannot_be_done_is_refused(
@@ -130,15 +132,3 @@ def test_a_taken_port_is_refused_by_its_number(call: Call, store: Store) -> None
     said = " ".join(answer.err.split())
     assert answer.code == 2 and f"127.0.0.1:{port} cannot be listened on" in said
     assert "--port" in said
-
-
-def test_criteria_that_would_give_known_runs_away_are_refused(
-    call: Call, store: Store, tmp_path: Path
-) -> None:
-    gold, criteria = tmp_path / "gold.csv", tmp_path / "criteria.csv"
-    gold.write_text("trajectory_id,outcome\nauto-0/0,1\nauto-1/0,0\n", "utf-8")
-    criteria.write_text("task_id,criterion\nauto-0,It is done.\naudit-0,It is done.\n", "utf-8")
-    options = ["--gold", gold, "--criteria", criteria]
-    answer = call("review", "serve", "c", *options)
-    assert answer.code == 2 and "no criterion for 1 of the tasks of" in answer.err
-    assert "would show reviewers that their runs are known" in answer.err

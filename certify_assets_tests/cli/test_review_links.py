@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.cli.review_links import Links
+from certify_assets.cli.review_app import Links
 from certify_assets.errors import InputError
 
 

@@ -8,23 +8,19 @@ import re
 import signal
 import socket
 import sqlite3
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
-from certify_assets.cli.review_app import ReviewLimits
 from certify_assets.cli.review_server import ReviewServer
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.operations.batches import decisions_sha256
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.storage.store import Store
-from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.review_client import Client, Served, serve, serving
 from certify_assets_tests.review_builders import labels_of, session_batch
 
@@ -58,7 +54,7 @@ def test_a_label_goes_from_the_link_to_the_journal(client: Client, store: Store)
     assert "Did this run do what the instruction asks?" in page.text
     before = len(labels_of(store))
     answer = client.label(page, 1, comment="seen twice")
-    assert (answer.status, answer.headers["Location"]) == (303, "/")
+    assert (answer.status, answer.headers["Location"]) == (303, "./")
     label = labels_of(store)[-1]
     assert (label.outcome, label.reviewer, label.via, label.comment) == (
         1,
@@ -161,18 +157,12 @@ def test_nobody_gets_in_without_the_token(server: Served, store: Store) -> None:
     "host",
     [
         "evil.example",
-        "evil.example:80",
         "127.0.0.1.evil.example",
         "",
-        "[",
         "127.0.0.2",
         "localhost@evil.example",
         "evil@127.0.0.1",
         "127.0.0.1/evil",
-        "127.0.0.1#evil",
-        "127.0.0.1:",
-        "127.0.0.1:port",
-        "127.0.0.1 evil.example",
     ],
 )
 def test_another_host_is_refused_though_the_token_is_right(server: Served, host: str) -> None:
@@ -180,14 +170,9 @@ def test_another_host_is_refused_though_the_token_is_right(server: Served, host:
     client.enter("Host")
     for path in ("/", f"/?token={server.token}"):
         answer = client.ask("GET", path, headers={"Host": host})
-        assert (
-            answer.status == 403
-            and "only under the address" in answer.text
-            and "Set-Cookie" not in answer.headers
-        )
-    assert client.ask("GET", "/", headers={"Host": "localhost:9999"}).status == 200, (
-        "a tunnel has another port"
-    )
+        assert answer.status == 400 and "Set-Cookie" not in answer.headers
+    for tunnel in ("localhost:9999", "[::1]:9999"):
+        assert client.ask("GET", "/", headers={"Host": tunnel}).status == 200
 
 
 def test_a_form_of_another_site_writes_nothing(client: Client, store: Store) -> None:
@@ -196,20 +181,10 @@ def test_a_form_of_another_site_writes_nothing(client: Client, store: Store) -> 
     good = {name: page.field(name) for name in ("csrf", "run", "number")} | {"outcome": "1"}
     other = Client(client.url, links=client.links)
     stolen = other.enter("Somebody else").field("csrf")
-    for form, headers in (
-        ({**good, "csrf": "0" * 64}, {}),
-        ({**good, "csrf": "é"}, {}),
-        ({name: value for name, value in good.items() if name != "csrf"}, {}),
-        ({**good, "csrf": stolen}, {}),
-        (good, {"Sec-Fetch-Site": "cross-site"}),
-        (good, {"Sec-Fetch-Site": "same-site"}),
-        (good, {"Origin": "http://evil.example"}),
-        (good, {"Origin": "http://127.0.0.1:1"}),
-    ):
-        assert client.ask("POST", "/label", form, headers).status == 403, (form, headers)
+    for csrf in ("0" * 64, "é", "", stolen):
+        assert client.ask("POST", "/label", {**good, "csrf": csrf}).status == 403, csrf
     assert len(labels_of(store)) == before
-    own = {"Sec-Fetch-Site": "same-origin", "Origin": client.url.partition("/?")[0]}
-    assert client.ask("POST", "/label", good, own).status == 303
+    assert client.ask("POST", "/label", good).status == 303
 
 
 def test_a_link_labels_in_one_name_and_only_what_it_was_shown(
@@ -248,110 +223,49 @@ def test_forms_that_are_none_are_refused(client: Client, store: Store) -> None:
     ):
         assert client.ask("POST", "/label", {**good, **change}).status == status, change
     assert client.ask("POST", "/undo", {"csrf": good["csrf"], "line": "x"}).status == 400
-    assert client.ask("POST", "/label", good, {"Content-Type": "text/plain"}).status == 415
-    assert (
-        client.ask("POST", "/elsewhere", good).status == 404
-        and client.ask("PUT", "/label", good).status == 404
-    )
+    assert client.ask("POST", "/elsewhere", good).status == 404
+    assert client.ask("PUT", "/label", good).status == 405
     assert len(labels_of(store)) == before
 
 
-def raw(server: Served, sent: bytes, *, wait: float = 5.0) -> bytes:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=wait) as connection:
-        connection.sendall(sent)
-        connection.shutdown(socket.SHUT_WR)
-        found = b""
-        while piece := connection.recv(65_536):
-            found += piece
-        return found
-
-
 @pytest.mark.parametrize(
-    ("request_", "status"),
+    "request_",
     [
-        (b"GARBAGE\r\n\r\n", b" 400 "),
-        (b"GET / HTTP/9.9\r\n\r\n", b" 403 "),
-        (b"GET /" + b"a" * 600_000 + b" HTTP/1.0\r\n\r\n", b" 431 "),
-        (b"GET / HTTP/1.0\r\n\r\n", b" 403 "),
-        (b"GET http://[ HTTP/1.0\r\nHost: localhost\r\n\r\n", b" 404 "),
-        (b"GET /?" + b"token=a&" * 50 + b" HTTP/1.0\r\nHost: localhost\r\n\r\n", b" 403 "),
-        (b"GET /?token=\xff\xfe%00 HTTP/1.0\r\nHost: localhost\r\n\r\n", b" 400 "),
-        (
-            b'GET / HTTP/1.0\r\nHost: localhost\r\nCookie: certify_review=\xff; ;;=="\r\n\r\n',
-            b" 403 ",
-        ),
-        (b"GET / HTTP/1.0\r\nHost: localhost\r\nContent-Length: \xb2\r\n\r\n", b" 400 "),
-        (b"GET / HTTP/1.0\r\nHost: localhost\r\nHost: localhost\r\n\r\n", b" 400 "),
-        (b"POST /label HTTP/1.0\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n", b" 400 "),
-        (
-            b"POST /label HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",
-            b" 403 ",
-        ),
+        b"GARBAGE\r\n\r\n",
+        b"GET /" + b"a" * 100_000 + b" HTTP/1.0\r\n\r\n",
+        b"GET / HTTP/1.0\r\nHost: localhost\r\nContent-Length: \xb2\r\n\r\n",
+        b"GET / HTTP/1.0\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
+        b"POST /label HTTP/1.0\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
     ],
 )
 def test_what_is_no_request_is_refused_without_repeating_it(
-    server: Served, request_: bytes, status: bytes
+    server: Served, request_: bytes
 ) -> None:
-    answer = raw(server, request_)
-    assert (
-        status in answer.split(b"\r\n", 1)[0]
-        and b"GARBAGE" not in answer
-        and b"content-security-policy" in answer.lower()
-    )
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
+        connection.sendall(request_)
+        found = connection.recv(65_536)
+    assert b" 400 " in found.split(b"\r\n", 1)[0] and b"GARBAGE" not in found
 
 
 @contextmanager
-def running(store: Store, limits: ReviewLimits) -> Iterator[ReviewServer]:
-    server = ReviewServer(ReviewSession(store, "c"), reviewers=["Ann"], limits=limits)
+def running(store: Store, seconds: float = 20.0) -> Iterator[ReviewServer]:
+    server = ReviewServer(ReviewSession(store, "c"), reviewers=["Ann"], seconds=seconds)
     with serving(server):
         yield server
 
 
-@contextmanager
-def flooded(server: ReviewServer, sent: bytes) -> Iterator[None]:
-    """Open connections without a link, faster than they are cut off."""
-    stopped, opened = threading.Event(), []
-
-    def flood() -> None:
-        while not stopped.wait(0.01):
-            with suppress(OSError):
-                one = socket.create_connection(("127.0.0.1", server.server_port), timeout=1)
-                opened.append(one)
-                one.sendall(sent)
-
-    thread = threading.Thread(target=flood)
-    thread.start()
-    try:
-        while len(opened) < 20:
-            time.sleep(0.01)
-        yield
-    finally:
-        stopped.set()
-        thread.join()
-        for one in opened:
-            one.close()
-
-
 @pytest.mark.parametrize(
-    "sent",
-    [b"G", b"POST / HTTP/1.0\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n"],
-    ids=["idle", "unfinished"],
+    "sent", [b"", b"G", b"POST / HTTP/1.0\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"]
 )
-def test_connections_without_a_link_stand_in_no_reviewers_way(store: Store, sent: bytes) -> None:
-    with running(store, ReviewLimits(connections=8)) as server:
-        client = Client(server.links["Ann"], links=server.links)
-        client.enter("Ann")
-        with flooded(server, sent):
-            answers = [client.ask("GET", "/").status for _ in range(20)]
-        assert answers == [200] * 20
-
-
-def test_a_connection_that_sends_nothing_is_closed_soon(store: Store) -> None:
+def test_a_connection_that_never_ends_is_closed(store: Store, sent: bytes) -> None:
     with (
-        running(store, ReviewLimits(header_seconds=0.2)) as server,
+        running(store, 0.5) as server,
         socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as idle,
     ):
-        assert idle.recv(100) == b""
+        idle.sendall(sent)
+        with suppress(ConnectionResetError):
+            while idle.recv(65_536):
+                pass
 
 
 def test_a_reviewer_who_is_named_twice_is_refused(store: Store) -> None:
@@ -364,7 +278,7 @@ def test_a_label_that_cannot_be_written_is_not_confirmed(
 ) -> None:
     store = Store(str(tmp_path))
     session_batch(store)
-    with running(store, ReviewLimits()) as server:
+    with running(store) as server:
         client = Client(server.links["Ann"], links=server.links)
         page = client.enter("Ann")
         with closing(sqlite3.connect(tmp_path / "certify.db")) as database:
@@ -384,7 +298,7 @@ def test_reviewers_are_told_where_a_table_was_altered(
 ) -> None:
     store = Store(str(tmp_path))
     session_batch(store)
-    with running(store, ReviewLimits()) as server:
+    with running(store) as server:
         client = Client(server.links["Ann"], links=server.links)
         page = client.enter("Ann")
         assert client.label(page, 1).status == 303
@@ -400,36 +314,23 @@ def test_reviewers_are_told_where_a_table_was_altered(
     assert "was altered; restore it from a backup" in err and "Traceback" not in err
 
 
-def test_pages_below_the_prefix_of_a_proxy(store: Store) -> None:
-    server = ReviewServer(
-        ReviewSession(store, "c"),
-        reviewers=["Prue"],
-        prefix="/judges/review",
-        public="review.example.org",
-    )
+def test_pages_behind_a_proxy(store: Store) -> None:
+    public = "https://review.example.org/judges"
+    server = ReviewServer(ReviewSession(store, "c"), reviewers=["Prue"], public=public)
     with serving(server):
-        link = urlsplit(server.links["Prue"])
-        assert (link.scheme, link.netloc, link.path) == (
-            "https",
-            "review.example.org",
-            "/judges/review/",
-        )
+        home, _, token = server.links["Prue"].partition("?")
+        assert home == f"{public}/"
         client = Client(f"http://127.0.0.1:{server.server_port}/")
-        # a proxy that takes the prefix off and keeps the name, and one that leaves both
-        shown = {"Host": "review.example.org", "Origin": "https://review.example.org"}
-        for base in ("", "/judges/review"):
-            first = client.ask("GET", f"{base}/?{link.query}", headers=shown)
-            assert first.status == 200
-            assert first.headers["Set-Cookie"].endswith(
-                "Path=/judges/review/; SameSite=strict; Secure"
-            )
-            assert 'href="./"' in first.text, "relative, so that it holds below any prefix"
-            page = client.ask("GET", f"{base}/", headers=shown)
-            skipped = {name: page.field(name) for name in ("csrf", "run")}
-            answer = client.ask("POST", f"{base}/skip", skipped, shown)
-            assert (answer.status, answer.headers["Location"]) == (303, "/judges/review/")
-            assert client.ask("GET", f"{base}/none/such", headers=shown).status == 404
-        assert client.ask("GET", "/", headers={"Host": "other.example.org"}).status == 403
+        # the proxy takes the prefix off and keeps the name
+        shown = {"Host": "review.example.org"}
+        first = client.ask("GET", f"/?{token}", headers=shown)
+        assert first.headers["Set-Cookie"].endswith("Path=/judges/; SameSite=strict; Secure")
+        assert 'href="./"' in first.text
+        page = client.ask("GET", "/", headers=shown)
+        skipped = {name: page.field(name) for name in ("csrf", "run")}
+        answer = client.ask("POST", "/skip", skipped, shown)
+        assert (answer.status, answer.headers["Location"]) == (303, "./")
+        assert client.ask("GET", "/", headers={"Host": "other.example.org"}).status == 400
 
 
 @pytest.mark.slow
@@ -460,19 +361,3 @@ def test_a_stop_finishes_the_answer_that_is_on_its_way(store: Store) -> None:
     assert server.process.returncode == 0 and "every confirmed label is in" in err
     assert "Traceback" not in out + err
     assert len(labels_of(store)) == before + 1
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--root-path", "review"], "--root-path 'review' is no path"),
-        (["--root-path", "/a/../b?c"], "is no path; give one like /review"),
-        (["--public-host", "https://review.example.org"], "is no name of a host"),
-        (["--host", "192.0.2.1"], "behind a proxy or a tunnel"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(
-    call: Call, store: Store, tmp_path: Path, options: list[str], words: str
-) -> None:
-    answer = call("review", "serve", "c", *options, "--root", store.root)
-    assert answer.code == 2 and words in " ".join(answer.err.split()), answer.err

@@ -256,7 +256,14 @@ def test_mlflow_gets_a_version_with_alias_certificates_and_hashes(
     assert parent.data.tags["certify.judge"] == "lexical"
     assert version.tags["adapter_sha256"] == second.fingerprint["adapter_sha256"]
     names = {item.path for item in client.list_artifacts(version.run_id)}
-    assert names == {"model", "certificates", "deployment.json"}
+    assert names == {"certificates", "deployment.json"}
+    experiment = client.get_run(version.run_id).info.experiment_id
+    models = client.search_logged_models([experiment])
+    assert {item.status for item in models} == {"READY"}
+    (model,) = (item for item in models if item.source_run_id == version.run_id)
+    files = {item.path for item in client.list_logged_model_artifacts(model.model_id)}
+    assert files == {"judge.json", "weights.safetensors"}
+    assert version.source == model.artifact_location
     (recorded,) = operated.local_path("mlflow/artifacts").glob(
         f"{version.run_id}/artifacts/deployment.json"
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from certify_assets.corpora.trajectory import Step, Trajectory
 from certify_assets.operations.review_session import QueuedRun
 from certify_assets.reports.review_page import Reviewer, render_review
-from certify_assets.reports.review_run import criterion_lines, folded_text, shown_steps, whole_text
+from certify_assets.reports.review_run import folded_text, shown_steps, whole_text
 
 ORDER = json.dumps(
     {
@@ -28,9 +28,9 @@ def run(*steps: Step, instruction: str = "Do it") -> Trajectory:
     return Trajectory("c", "t", "run", "agent-a", 0, instruction, steps, None)
 
 
-def page(*steps: Step, criterion: str = "", labelled: int = 0) -> str:
-    shown = QueuedRun(run(*steps), "k" * 32, 0, 3, labelled, criterion)
-    return render_review(shown, None, "c", Reviewer("Ann", "f" * 64))
+def page(*steps: Step, criteria: str = "", labelled: int = 0) -> str:
+    shown = QueuedRun(run(*steps), "k" * 32, 0, 3, labelled)
+    return render_review(shown, None, "c", Reviewer("Ann", "f" * 64), criteria=criteria)
 
 
 def test_speakers_are_named_and_no_text_can_pass_for_another() -> None:
@@ -105,18 +105,7 @@ def test_any_json_is_shown_and_escaped(value: object) -> None:
 
 
 def test_criteria_are_next_to_the_run_and_escaped() -> None:
-    text = page(
-        criterion="# Refund <script>\n- asks first\n- refunds *once*\n1. then\n\nElse fail."
-    )
-    assert "Success criteria" in text and "Refund &lt;script&gt;" in text
-    lines = criterion_lines("# Refund\n- asks first\n- once\n1. then\n\nElse\nfail.")
-    assert [(line.kind, line.text) for line in lines] == [
-        ("h", "Refund"),
-        ("li", "asks first"),
-        ("li", "once"),
-        ("n", "1. then"),
-        ("p", "Else\nfail."),
-    ]
+    assert "# Refund &lt;script&gt;\n- asks" in page(criteria="# Refund <script>\n- asks")
     assert "Success criteria" not in page()
 
 

@@ -15,7 +15,6 @@ from certify_assets.corpora.config import load_config
 from certify_assets.errors import CertifyError
 from certify_assets.judges.specs import judge_problems, judges
 from certify_assets.operations.notifications import read_notifications
-from certify_assets.operations.review_criteria import read_criteria
 from certify_assets.storage.store import Store
 from certify_assets.tables.score_table import read_labels, read_score_table
 
@@ -40,10 +39,6 @@ _NOTIFIED = b"""targets:
 DOCUMENTS: dict[str, tuple[bytes, Callable[[Path, Path], object]]] = {
     "scores.csv": (_TABLE, lambda root, path: read_score_table(path)),
     "labels.csv": (_TABLE, lambda root, path: read_labels(path)),
-    "criteria.json": (
-        b'[{"task_id": "a", "criterion": "b"}]',
-        lambda root, path: read_criteria(path),
-    ),
     "certificate.json": (_certificate(), lambda root, path: load_certificates(path)),
     "corpora/c/corpus.json": (
         json.dumps({"name": "c", "alphas": [0.1, 0.2]}).encode(),
