@@ -54,9 +54,9 @@ from certify_assets.certificates.batch_draw import BatchCertificate
 from certify_assets.certificates.batch_tables import error_limit
 from certify_assets.cli import main as certify
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.setup import Setup, settle
 from certify_assets.judges.families.lexical import LexicalJudge
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.specs import SHOWN_VARIABLE
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits
 from certify_assets.operations.batches import BatchRecord, batch_names
 from certify_assets.operations.decisions import load_decisions
@@ -617,8 +617,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not (given.data / given.corpus).is_dir():
         print(f"skipped: {given.data / given.corpus} is not here")
         return 0
-    # as the YAML of a project says it; before the assets are imported
-    settle(Setup(judges=("lexical",)))
+    os.environ[SHOWN_VARIABLE] = "lexical"
     made = [live(given, given.seed + number) for number in range(given.seeds)]
     if len(made) > 1:
         print(averaged(made).to_string(float_format="%.4g"))

@@ -6,10 +6,11 @@ import dagster as dg
 
 from certify_assets.defs.platform import platform_definitions
 from certify_assets.defs.progress import progress_logger
+from certify_assets.defs.project import this_project
 from certify_assets.defs.resources import job_executor
 
 defs = dg.Definitions.merge(
-    platform_definitions(),
+    platform_definitions(this_project()),
     dg.Definitions(
         executor=job_executor(),
         loggers={"console": dg.colored_console_logger, "progress": progress_logger},

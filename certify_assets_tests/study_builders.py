@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.cli.launching import platform
-from certify_assets.defs.names import name_of
+from certify_assets.defs.project import this_project
 from certify_assets.defs.research import study
 from certify_assets.defs.resources import MlflowTracker
 from certify_assets.research.tables import Outcome
@@ -32,7 +32,9 @@ def shorten(patch: pytest.MonkeyPatch, names: Sequence[str] = SHORT) -> None:
     patch.setattr(
         study,
         "job_keys",
-        lambda job: {item for item in every(job) if name_of(item).startswith(tuple(names))},
+        lambda job: {
+            item for item in every(job) if this_project().name_of(item).startswith(tuple(names))
+        },
     )
 
 

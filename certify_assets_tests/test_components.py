@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from certify_assets.components import Corpora
-from certify_assets.components.corpora import refuse_repeated
-from certify_assets.defs import setup
+from certify_assets.components.corpora import one_project, refuse_repeated
 from certify_assets.errors import InputError
 from certify_assets_tests.builders import write_runs
 from certify_assets_tests.conftest import platform_environment
@@ -68,11 +67,15 @@ def test_a_prefix_has_letters_digits_and_underscores() -> None:
         declared(_YAML + "  key_prefix: a b\n")
 
 
-def test_files_of_one_project_agree_on_its_setup() -> None:
-    one = setup.Setup(("lab",), None)
-    assert setup.merged([one, setup.Setup(judges=("sft",))]) == (("lab",), ("sft",))
+def test_files_of_one_project_agree_on_its_prefix_and_judges() -> None:
+    one, other = declared(_YAML + "  key_prefix: lab\n"), declared(_YAML + "  judges: [grpo]\n")
+    found = one_project([one, other])
+    # with what it starts from
+    assert found.prefix == ("lab",) and set(found.judges) == {"base", "sft", "grpo"}
     with pytest.raises(InputError, match="key_prefix is lab in one file and web in another"):
-        setup.merged([one, setup.Setup(("web",))])
+        one_project([one, declared(_YAML + "  key_prefix: web\n")])
+    with pytest.raises(InputError, match="there is no judge 'nobody'"):
+        one_project([declared(_YAML + "  judges: [nobody]\n")])
     with pytest.raises(InputError, match="'mine' is declared twice"):
         refuse_repeated(["mine", "other", "mine"])
 

@@ -14,15 +14,9 @@ import pydantic
 from certify_assets.corpora.config import CorpusConfig
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.splits import PROFILES
-from certify_assets.defs.setup import (
-    OWNERS,
-    Setup,
-    known_judges,
-    merged,
-    parse_judges,
-    parse_prefix,
-    settle,
-)
+from certify_assets.defs.operations.sensors import declared_corpora_sensor
+from certify_assets.defs.platform import platform_definitions
+from certify_assets.defs.project import OWNERS, Project, known_judges, parse_prefix
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.storage.urls import is_url
 
@@ -121,6 +115,7 @@ class Corpora(dg.Component, dg.Resolvable, dg.Model):
     )
     judges: list[str] | None = pydantic.Field(
         None,
+        min_length=1,
         description="Judges that have assets, with those that they start from: names of the "
         "platform's and of judges.yaml's. All by default.",
         examples=[["lexical"]],
@@ -131,13 +126,6 @@ class Corpora(dg.Component, dg.Resolvable, dg.Model):
     def _valid_prefix(cls, value: object) -> object:
         if value is not None:
             parse_prefix(value)
-        return value
-
-    @pydantic.field_validator("judges")
-    @classmethod
-    def _valid_judges(cls, value: object) -> object:
-        if value is not None:
-            parse_judges(value)
         return value
 
     @classmethod
@@ -181,28 +169,29 @@ class Corpora(dg.Component, dg.Resolvable, dg.Model):
         refuse_repeated(config.name for config in configs)
         declared = context.component_tree.get_all_components(Corpora) or [self]
         refuse_repeated(corpus.name for found in declared for corpus in found.corpora)
+        project = one_project(declared)
+        sensors = []
+        if configs:
+            name = "declared_" + re.sub(r"\W", "_", folder.name)
+            sensors.append(declared_corpora_sensor(project, name, configs))
+        found = dg.Definitions(sensors=sensors)
         if declared[0] is not self:
-            return self._sensor(folder, configs)
-        settle(merged([found.setup() for found in declared]))
-        # its modules build the keys of their assets as they are imported
-        from certify_assets.defs.platform import platform_definitions
+            return found
+        return dg.Definitions.merge(platform_definitions(project), found)
 
-        return dg.Definitions.merge(platform_definitions(), self._sensor(folder, configs))
 
-    def _sensor(self, folder: Path, configs: Sequence[CorpusConfig]) -> dg.Definitions:
-        if not configs:
-            return dg.Definitions()
-        from certify_assets.defs.operations.sensors import declared_corpora_sensor
-
-        name = "declared_" + re.sub(r"\W", "_", folder.name)
-        return dg.Definitions(sensors=[declared_corpora_sensor(name, configs)])
-
-    def setup(self) -> Setup:
-        """Return what this file says of the code location."""
-        return Setup(
-            () if self.key_prefix is None else parse_prefix(self.key_prefix),
-            None if self.judges is None else parse_judges(self.judges),
-        )
+def one_project(declared: Sequence[Corpora]) -> Project:
+    """Return the project that several files give together; refuse two that differ."""
+    settings: dict[str, Any] = {}
+    for name in ("key_prefix", "judges"):
+        for value in (getattr(item, name) for item in declared):
+            if value is not None and settings.setdefault(name, value) != value:
+                raise InputError(
+                    f"{name} is {settings[name]} in one file and {value} in another. Write it in "
+                    "one file, or alike in all."
+                )
+    prefix = settings.get("key_prefix")
+    return Project.of(parse_prefix(prefix) if prefix else (), settings.get("judges"))
 
 
 def _one_of(names: Collection[str]) -> Any:

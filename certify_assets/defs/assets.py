@@ -6,24 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from inspect import Parameter, Signature, getdoc, isgeneratorfunction
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.names import (
-    COST,
-    FAMILY,
-    code_version,
-    corpora_partitions,
-    judge_code_version,
-    judge_of,
-    key,
-    stored_version,
-)
+from certify_assets.defs.names import COST, FAMILY, judge_code_version, stored_version
+from certify_assets.defs.project import Project
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.defs.setup import OWNERS, setup
 from certify_assets.errors import ChangedInputError, LostDatabaseError
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.judged import JudgedCorpus
@@ -48,8 +38,13 @@ Made = dg.MaterializeResult[Any]
 
 
 @contextmanager
-def writing(context: dg.AssetExecutionContext, data_root: DataRoot) -> Iterator[None]:
-    """Commit what a step stores at its end.
+def asset_step(
+    project: Project,
+    context: dg.AssetExecutionContext,
+    data_root: DataRoot,
+    mlflow: MlflowTracker,
+) -> Iterator[AssetStep]:
+    """Begin the step of an asset, which commits what it stores at its end.
 
     It is repeated once where its inputs were replaced or the database was lost.
     """
@@ -58,7 +53,7 @@ def writing(context: dg.AssetExecutionContext, data_root: DataRoot) -> Iterator[
     token = f"{context.run.run_id} {context.op_def.name} {corpus}"
     try:
         with data_root.view().step(corpus, token=token):
-            yield
+            yield AssetStep(project, context, data_root, mlflow)
     except (ChangedInputError, MissingObjectError) as error:
         raise dg.RetryRequested(max_retries=1, seconds_to_wait=0) from error
     except LostDatabaseError as error:
@@ -68,8 +63,9 @@ def writing(context: dg.AssetExecutionContext, data_root: DataRoot) -> Iterator[
 
 @dataclass(frozen=True)
 class AssetStep:
-    """What the function of an asset gets: the run, the data root, and the tracker."""
+    """What an asset works with: names, the run, the data root, and the tracker."""
 
+    project: Project
     context: dg.AssetExecutionContext
     data_root: DataRoot
     mlflow: MlflowTracker
@@ -107,7 +103,10 @@ class AssetStep:
         """Return the versions of what the step read as Dagster names them."""
         # of a step that is repeated Dagster would record those of its first attempt
         deps = self.context.assets_def.asset_deps.get(self.context.asset_key, ())
-        found = {dep: stored_version(self.store, dep, self.partition) for dep in deps}
+        found = {
+            dep: stored_version(self.store, self.project.name_of(dep), self.partition)
+            for dep in deps
+        }
         return {
             f"dagster/input_data_version/{dep.to_user_string()}": version.value
             for dep, version in found.items()
@@ -173,11 +172,13 @@ class AssetStep:
             links["page"] = dg.MetadataValue.path(store.locate(page))
             links["index"] = dg.MetadataValue.path(store.locate("index.html"))
             self.data_root.draw_index()
-        if (judge := judge_of(context.asset_key)) and self.mlflow.enabled:
+        if (judge := self.project.judge_of(context.asset_key)) and self.mlflow.enabled:
             files["summary"] = judge_summary(self.judge(judge), figures, reads)
+        name = self.project.name_of(context.asset_key)
         self.mlflow.record(
             context,
             store,
+            name=name,
             tags={"certify.ledger": ledger, **(tags or {})},
             page=page.rpartition("/")[2],
             params=params,
@@ -191,28 +192,9 @@ class AssetStep:
             tags=self._inputs(),
             data_version=dg.DataVersion(version)
             if version
-            else stored_version(store, context.asset_key, self.partition),
+            else stored_version(store, name, self.partition),
             value=None,
         )
-
-
-def asset(
-    folder: str, group: str, **about: Any
-) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """Return `dagster.asset` for a function of a step, and of a ``config`` where it has one.
-
-    Its docstring describes the asset.
-    """
-    common: dict[str, Any] = {
-        "key_prefix": [*setup().prefix, *folder.split("/")],
-        "group_name": group,
-        "owners": list(OWNERS),
-        "partitions_def": corpora_partitions,
-        "code_version": code_version(),
-    }
-    return lambda function: dg.asset(**{"description": getdoc(function), **common, **about})(
-        _called_by_dagster(function)
-    )
 
 
 #: parts of a judge that are made before anything that waits with them
@@ -220,47 +202,23 @@ _FIRST = ("model", "scores", "certificate")
 
 
 def judge_asset(
-    spec: JudgeSpec, part: str, *kinds: str, **about: Any
+    project: Project, spec: JudgeSpec, part: str, *kinds: str, **about: Any
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
     """Return the decorator of one asset of a judge."""
-    folder, group = f"judges/{spec.name}", f"judges_{spec.group}"
-    about = {
-        "name": part,
-        "kinds": set(kinds),
-        "code_version": judge_code_version(spec, part),
-        "tags": {FAMILY: spec.kind, COST: spec.cost},
-        **about,
+    op_tags = {
         # certificates before pages of corpora and of other judges
-        "op_tags": {
-            "dagster/priority": str(int(part in _FIRST)),
-            **about.get("op_tags", {}),
-        },
+        "dagster/priority": str(int(part in _FIRST)),
+        **about.pop("op_tags", {}),
     }
-    return asset(folder, group, **about)
-
-
-def _called_by_dagster(function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(
-        context: Any, data_root: DataRoot, mlflow: MlflowTracker, **config: Any
-    ) -> Iterator[Any]:
-        with writing(context, data_root):
-            found = function(AssetStep(context, data_root, mlflow), **config)
-            made = [*found] if isgeneratorfunction(function) else [found]
-        # Dagster hears of it once it is stored
-        yield from made
-
-    # Dagster reads context, configuration and resources from names and annotations of parameters
-    kinds = {"context": dg.AssetExecutionContext, "data_root": DataRoot, "mlflow": MlflowTracker}
-    if configured := get_type_hints(function).get("config"):
-        kinds["config"] = configured
-    call.__signature__ = Signature(  # type: ignore[attr-defined]
-        [
-            Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
-            for name, kind in kinds.items()
-        ]
+    return project.asset(
+        f"judges/{spec.name}/{part}",
+        f"judges_{spec.group}",
+        kinds=set(kinds),
+        code_version=judge_code_version(spec, part),
+        tags={FAMILY: spec.kind, COST: spec.cost},
+        op_tags=op_tags,
+        **about,
     )
-    call.__name__ = function.__name__
-    return call
 
 
 # what the columns of a table of runs hold
@@ -299,9 +257,9 @@ def column_lineage(sources: Mapping[str, Sequence[tuple[dg.AssetKey, str]]]) -> 
     return {"dagster/column_lineage": dg.TableColumnLineage(deps_by_column=deps)}
 
 
-def score_metadata(table: pd.DataFrame) -> tuple[Metadata, dict[str, float]]:
+def score_metadata(project: Project, table: pd.DataFrame) -> tuple[Metadata, dict[str, float]]:
     """Return the metadata of a score table, which is made from the three splits, and its counts."""
-    splits = [key(f"corpora/{name}_split") for name in ("rl", "cal", "test")]
+    splits = project.keys("corpora", "rl_split", "cal_split", "test_split")
     copied = {name: [(key, name) for key in splits] for name in RUN_COLUMNS if name != "corpus"}
     judged = {
         name: [(key, "steps") for key in splits] + [(key, "instruction") for key in splits]

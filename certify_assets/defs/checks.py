@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.names import corpora_partitions, key
+from certify_assets.defs.names import corpora_partitions
+from certify_assets.defs.project import Project
 from certify_assets.defs.resources import DataRoot
 from certify_assets.operations.checks import Verdict
 
@@ -24,12 +25,11 @@ class AssetQuestion(NamedTuple):
     name: str
     description: str
 
-    @property
-    def spec(self) -> dg.AssetCheckSpec:
-        """The check as Dagster knows it."""
+    def spec(self, project: Project) -> dg.AssetCheckSpec:
+        """Return the check as Dagster knows it."""
         return dg.AssetCheckSpec(
             self.name,
-            asset=key(self.asset),
+            asset=project.key(self.asset),
             blocking=self.blocking,
             description=self.description,
             partitions_def=corpora_partitions if self.partitioned else None,
@@ -60,20 +60,23 @@ def check(
     return decorated
 
 
-def asked_together(questions: Sequence[AssetQuestion]) -> list[dg.AssetChecksDefinition]:
+def asked_together(
+    project: Project, questions: Sequence[AssetQuestion]
+) -> list[dg.AssetChecksDefinition]:
     """Return the checks as Dagster asks them: those of one step together, or some of them."""
     # a step costs more than most of these questions, and those of one asset read the same things
     steps = dict.fromkeys(question.step for question in questions)
-    return [_step([item for item in questions if item.step == step]) for step in steps]
+    return [_step(project, [item for item in questions if item.step == step]) for step in steps]
 
 
-def _step(questions: Sequence[AssetQuestion]) -> dg.AssetChecksDefinition:
-    known = {question.spec.key: question for question in questions}
+def _step(project: Project, questions: Sequence[AssetQuestion]) -> dg.AssetChecksDefinition:
+    specs = [question.spec(project) for question in questions]
+    known = {spec.key: question for spec, question in zip(specs, questions, strict=True)}
     first = questions[0]
 
     @dg.multi_asset_check(
-        name=f"{key(first.step).to_python_identifier()}_checks",
-        specs=[question.spec for question in questions],
+        name=f"{project.key(first.step).to_python_identifier()}_checks",
+        specs=specs,
         can_subset=True,
     )
     def made(

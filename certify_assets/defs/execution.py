@@ -13,18 +13,17 @@ import dagster as dg
 
 from certify_assets._version import __version__
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.defs.jobs import JUDGE_JOBS, ONBOARD
 from certify_assets.defs.names import (
     CORPORA,
     SOURCE,
     VERSION,
     config_version,
-    judge_of,
-    key,
-    name_of,
     observation,
     source_version,
     stored_version,
 )
+from certify_assets.defs.project import this_project
 from certify_assets.errors import CertifyError
 from certify_assets.files import canonical_json, lock_file, sha256_bytes
 from certify_assets.operations.labels import write_label_table
@@ -34,7 +33,6 @@ from certify_assets.storage.store import Store
 
 # by op, as a run configuration has it
 OpsConfig = Mapping[str, Mapping[str, Mapping[str, int]]]
-ONBOARD = "onboard_corpus"
 # the second is hidden from the list of runs by its prefix
 _PARTITION, _INPUTS = "dagster/partition", ".dagster/certify_inputs"
 _BLOCKED = 3
@@ -139,13 +137,16 @@ def observe_sources(instance: dg.DagsterInstance, corpus: str) -> None:
     """Report the data version of the source runs of a corpus, unless it was observed last."""
     if not corpus:
         return
-    source, version = key(SOURCE), source_version(Corpus(Store(default_root()), corpus))
+    source, version = (
+        this_project().key(SOURCE),
+        source_version(Corpus(Store(default_root()), corpus)),
+    )
     found = instance.fetch_observations(
         dg.AssetRecordsFilter(asset_key=source, asset_partitions=[corpus]), limit=1
     ).records
     seen = found[0].asset_observation if found else None
     if seen is None or seen.data_version != version:
-        instance.report_runless_asset_event(observation(SOURCE, corpus, version))
+        instance.report_runless_asset_event(observation(source, corpus, version))
 
 
 def failures(result: dg.JobExecutionResult) -> dict[str, str]:
@@ -197,9 +198,9 @@ def report(corpus: Corpus, assets: Sequence[str], command: str) -> None:
         write_label_table(corpus)
     with instance_with([corpus.name]) as instance:
         for name in assets:
-            version = stored_version(corpus.store, key(name), corpus.name)
+            version = stored_version(corpus.store, name, corpus.name)
             made = dg.AssetMaterialization(
-                key(name),
+                this_project().key(name),
                 partition=corpus.name,
                 tags={VERSION: version.value} if version else {},
                 metadata={
@@ -222,20 +223,20 @@ def _chains(judges: Sequence[str]) -> dict[str, set[dg.AssetKey] | None]:
     if not judges:
         return {ONBOARD: None}
     from certify_assets.definitions import defs
-    from certify_assets.defs.jobs import JUDGE_JOBS
 
+    project = this_project()
     every = job_named(ONBOARD).asset_layer.executable_asset_keys
-    onboarded = {item for item in every if judge_of(item) in ("", *judges)}
-    if not any(map(judge_of, onboarded)):
+    onboarded = {item for item in every if project.judge_of(item) in ("", *judges)}
+    if not any(map(project.judge_of, onboarded)):
         # there is nothing to compare before the jobs of the named judges, which compare them
-        onboarded = {item for item in onboarded if name_of(item) not in _SHARED}
+        onboarded = {item for item in onboarded if project.name_of(item) not in _SHARED}
     found: dict[str, set[dg.AssetKey] | None] = {ONBOARD: onboarded}
     known = defs.get_repository_def().job_names
     for name in (name for name in JUDGE_JOBS if name in known):
         keys = job_named(name).asset_layer.executable_asset_keys
-        chosen = {item for item in keys if judge_of(item) in judges}
+        chosen = {item for item in keys if project.judge_of(item) in judges}
         if chosen:
-            found[name] = chosen | {item for item in keys if name_of(item) in _SHARED}
+            found[name] = chosen | {item for item in keys if project.name_of(item) in _SHARED}
     return found
 
 

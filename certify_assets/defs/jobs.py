@@ -19,83 +19,70 @@ from certify_assets.defs.names import (
     RESEARCH_GROUP,
     RESULTS_GROUP,
     TRANSFER_GROUP,
-    chains,
-    folder_of,
-    judge_key,
-    key,
 )
+from certify_assets.defs.project import Project
 from certify_assets.defs.resources import DataRoot
-from certify_assets.defs.setup import judges
 from certify_assets.judges.spec import JudgeSpec
 from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES
 from certify_assets.operations.recertification import to_recertify
 from certify_assets.storage.store import Store
 
+ONBOARD, DECIDE, RECERTIFY = "onboard_corpus", "decide_inbox", "recertify_deployed"
 #: name of the job that the weekly schedule starts
 WEEKLY = "refresh_all_certificates"
-# not all that there is: a project that has the component has assets of its own
-_PLATFORM = (
-    folder_of("corpora") | folder_of("judges") | folder_of("operations") | folder_of("research")
-)
-_COMPACT = folder_of("judges/compact_model")
+STUDY, TABLES = "research_study", "research_tables"
+# there where a judge reads it
+_COMPACT = "judges/compact_model"
 
 
-def _assets(folder: str, *names: str) -> dg.AssetSelection:
-    return dg.AssetSelection.assets(*(key(f"{folder}/{name}") for name in names))
-
-
-# generating the embedded runs and the studies are asked for by themselves
-onboard_job = dg.define_asset_job(
-    "onboard_corpus",
-    selection=(
-        _PLATFORM
-        - dg.AssetSelection.groups(
-            *(RESEARCH_GROUP, OPERATIONS_GROUP, LM_GROUP),
-            *(TRANSFER_GROUP, HARVEST_GROUP, ENDPOINT_GROUP, BASELINE_GROUP),
-        )
+def _pipelines(project: Project) -> list[Any]:
+    """Return the jobs of one corpus: onboarding, deciding, recertifying, and the weekly one."""
+    # not all that there is: a project that has the component has assets of its own
+    platform = project.folder("corpora", "judges", "operations", "research")
+    operations, decided = project.folder("operations"), ("incoming_runs", "decisions")
+    # generating the embedded runs and the studies are asked for by themselves
+    asked_for = dg.AssetSelection.groups(
+        *(RESEARCH_GROUP, OPERATIONS_GROUP, LM_GROUP),
+        *(TRANSFER_GROUP, HARVEST_GROUP, ENDPOINT_GROUP, BASELINE_GROUP),
     )
-    | _assets("operations", "automatic_deployment"),
-    description="Import, split, check, train, score, certify, audit and draw one corpus with the "
-    "judges that need seconds; deploy what the corpus's policy lets decide.",
-)
-
-decide_job = dg.define_asset_job(
-    "decide_inbox",
-    selection=_assets(
-        "operations", "incoming_runs", "decisions", "batch_certificates", "review_queue"
-    ),
-    description="Import the inbox of one corpus as a batch, decide it by the deployed judge, and "
-    "write the review queue.",
-)
-
-recertify_job = dg.define_asset_job(
-    "recertify_deployed",
-    # the labels and the queue too: what is decided has a job of its own
-    selection=folder_of("operations") - _assets("operations", "incoming_runs", "decisions"),
-    description="Run the monitor of one corpus's deployed judge on its labels, recertify where "
-    "enough is new, and draw the history.",
-)
-
-
-def refresh_job() -> Any:
-    """Return the job of the weekly schedule, which selects from it what each corpus needs."""
     paid = [
-        judge_key(name, part)
-        for name, spec in judges().items()
+        key
+        for name, spec in project.judges.items()
         if spec.hosted
-        for part in ("model", "scores")
+        for key in project.keys(f"judges/{name}", "model", "scores")
     ]
-    return dg.define_asset_job(
-        WEEKLY,
-        selection=_PLATFORM
-        - dg.AssetSelection.assets(*paid)
-        - _assets("operations", "incoming_runs", "decisions")
-        - dg.AssetSelection.groups(RESEARCH_GROUP)
-        - _COMPACT,
-        description="Certify every judge of one corpus again, and recertify the deployed one. The "
-        "weekly schedule leaves out what is up to date; launched as it is, it trains "
-        "language models, hours on two cores.",
-    )
+    return [
+        dg.define_asset_job(
+            ONBOARD,
+            selection=(platform - asked_for) | project.select("operations", "automatic_deployment"),
+            description="Import, split, check, train, score, certify, audit and draw one corpus "
+            "with the judges that need seconds; deploy what the corpus's policy lets decide.",
+        ),
+        dg.define_asset_job(
+            DECIDE,
+            selection=project.select("operations", *decided, "batch_certificates", "review_queue"),
+            description="Import the inbox of one corpus as a batch, decide it by the deployed "
+            "judge, and write the review queue.",
+        ),
+        dg.define_asset_job(
+            RECERTIFY,
+            # the labels and the queue too: what is decided has a job of its own
+            selection=operations - project.select("operations", *decided),
+            description="Run the monitor of one corpus's deployed judge on its labels, recertify "
+            "where enough is new, and draw the history.",
+        ),
+        dg.define_asset_job(
+            WEEKLY,
+            selection=platform
+            - dg.AssetSelection.assets(*paid)
+            - project.select("operations", *decided)
+            - dg.AssetSelection.groups(RESEARCH_GROUP)
+            - project.folder(_COMPACT),
+            description="Certify every judge of one corpus again, and recertify the deployed one. "
+            "The weekly schedule leaves out what is up to date; launched as it is, it trains "
+            "language models, hours on two cores.",
+        ),
+    ]
 
 
 def _harvests(spec: JudgeSpec, *, language: bool) -> bool:
@@ -145,78 +132,85 @@ _OF_JUDGES: tuple[tuple[str, Callable[[JudgeSpec], bool], str], ...] = (
 JUDGE_JOBS = tuple(name for name, _, _ in _OF_JUDGES)
 
 
-def platform_jobs(*, studied: bool) -> list[Any]:
+def platform_jobs(project: Project) -> list[Any]:
     """Return the jobs, of judges where there are such judges, and those of a study."""
-    jobs = [onboard_job, decide_job, recertify_job, refresh_job()]
-    jobs += [study_job, tables_job] if studied else []
+    jobs = _pipelines(project) + (_study(project) if project.studied else [])
     for job, asked, description in _OF_JUDGES:
-        if names := [name for name, spec in judges().items() if asked(spec)]:
+        if names := [f"judges/{name}" for name, spec in project.judges.items() if asked(spec)]:
             # it reads the data root in seconds, so it is in every job that changes a judge
-            selection = chains(*names) | _assets("corpora", "comparison")
+            selection = project.folder(*names) | project.select("corpora", "comparison")
             if job == "train_lm_judges":
-                selection = selection | _COMPACT
+                selection = selection | project.folder(_COMPACT)
             jobs.append(dg.define_asset_job(job, selection=selection, description=description))
     return jobs
 
 
-# judges of the structure of a run have no stage yet: benchmarks/judges.py compares them
-_JUDGES = [name for name in JUDGES if name not in {*HARVEST_JUDGES, "structure", "combined"}]
-_TABLES = ("main_table", "certifiability", "simulation", "report")
+def _study(project: Project) -> list[Any]:
+    # judges of the structure of a run have no stage yet: benchmarks/judges.py compares them
+    judges = [name for name in JUDGES if name not in {*HARVEST_JUDGES, "structure", "combined"}]
+    folders = [f"judges/{name}" for name in judges]
+    tables = project.select("research", "main_table", "certifiability", "simulation", "report")
+    # pages and monitors of judges are no part of it
+    pages = [key for folder in folders for key in project.keys(folder, "report", "monitor")]
+    return [
+        dg.define_asset_job(
+            STUDY,
+            selection=(project.folder("corpora", "research", *folders) | project.folder(_COMPACT))
+            - project.select("corpora", "report")
+            - tables
+            - dg.AssetSelection.assets(*pages),
+            description="Make what the study needs of one corpus. `certify research study` runs it "
+            "on every corpus, in three parts, without what is up to date.",
+        ),
+        dg.define_asset_job(
+            TABLES,
+            selection=tables,
+            description="Make the tables over all corpora, and the page.",
+        ),
+    ]
 
-# pages and monitors of judges are no part of it
-study_job = dg.define_asset_job(
-    "research_study",
-    selection=(folder_of("corpora") | folder_of("research") | chains(*_JUDGES) | _COMPACT)
-    - dg.AssetSelection.assets(
-        key("corpora/report"),
-        *(key(f"research/{name}") for name in _TABLES),
-        *(judge_key(name, part) for name in _JUDGES for part in ("report", "monitor")),
-    ),
-    description="Make what the study needs of one corpus. `certify research study` runs it on "
-    "every corpus, in three parts, without what is up to date.",
-)
 
-tables_job = dg.define_asset_job(
-    "research_tables",
-    selection=_assets("research", *_TABLES),
-    description="Make the tables over all corpora, and the page.",
-)
+def weekly_schedule(project: Project) -> dg.ScheduleDefinition:
+    """Return the schedule that certifies again, one run a corpus."""
 
+    @dg.schedule(
+        name="weekly_recertification",
+        job_name=WEEKLY,
+        cron_schedule="0 6 * * 1",
+        execution_timezone="UTC",
+        description="Every Monday at 06:00 (UTC), certify every stored judge "
+        "again, without scoring what is up to date, and recertify the deployed one.",
+    )
+    def weekly_recertification(
+        context: dg.ScheduleEvaluationContext, data_root: DataRoot
+    ) -> Iterator[dg.RunRequest | dg.SkipReason]:
+        corpora = context.instance.get_dynamic_partitions(CORPORA)
+        if not corpora:
+            yield dg.SkipReason(
+                "no corpus is registered; `certify corpus import` or `certify demo` adds one."
+            )
+        for corpus in sorted(corpora):
+            if obstacle := Corpus(data_root.view(), corpus).obstacle:
+                context.log.info(f"{corpus} is not scheduled: {obstacle}")
+                continue
+            selected = _selection(project, context, data_root.view(), corpus)
+            # the time, so that a repeated tick runs once
+            key = f"{corpus}:{context.scheduled_execution_time.isoformat()}"
+            yield dg.RunRequest(run_key=key, partition_key=corpus, asset_selection=selected)
 
-@dg.schedule(
-    name="weekly_recertification",
-    job_name=WEEKLY,
-    cron_schedule="0 6 * * 1",
-    execution_timezone="UTC",
-    description="Every Monday at 06:00 (UTC), certify every stored judge "
-    "again, without scoring what is up to date, and recertify the deployed one.",
-)
-def weekly_recertification(
-    context: dg.ScheduleEvaluationContext, data_root: DataRoot
-) -> Iterator[dg.RunRequest | dg.SkipReason]:
-    """Request one run a corpus; the run key is the time, so that a repeated tick runs once."""
-    corpora = context.instance.get_dynamic_partitions(CORPORA)
-    if not corpora:
-        yield dg.SkipReason(
-            "no corpus is registered; `certify corpus import` or `certify demo` adds one."
-        )
-    for corpus in sorted(corpora):
-        if obstacle := Corpus(data_root.view(), corpus).obstacle:
-            context.log.info(f"{corpus} is not scheduled: {obstacle}")
-            continue
-        selected = _selection(context, data_root.view(), corpus)
-        key = f"{corpus}:{context.scheduled_execution_time.isoformat()}"
-        yield dg.RunRequest(run_key=key, partition_key=corpus, asset_selection=selected)
+    return weekly_recertification
 
 
 def _selection(
-    context: dg.ScheduleEvaluationContext, store: Store, corpus: str
+    project: Project, context: dg.ScheduleEvaluationContext, store: Store, corpus: str
 ) -> list[dg.AssetKey]:
     parts, left_alone = to_recertify(Corpus(store, corpus))
     for judge, reason in left_alone.items():
         context.log.info(f"{corpus}, {judge} is left alone: {reason}")
     job = context.repository_def.get_job(WEEKLY).asset_layer
-    wanted = {judge_key(judge, part) for judge, names in parts.items() for part in names}
+    wanted = {
+        key for judge, names in parts.items() for key in project.keys(f"judges/{judge}", *names)
+    }
     groups = (CORPORA_GROUP, RESULTS_GROUP, OPERATIONS_GROUP)
     return sorted(
         found

@@ -1,4 +1,4 @@
-"""Keys, groups, owners, partitions and versions of assets: the one place that spells them."""
+"""Groups, tags, partitions, documents and versions of assets: the one place that spells them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from typing import Any
 
 import dagster as dg
 
-from certify_assets._version import __version__
 from certify_assets.corpora.config import corpus_file
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.inbox import read_versions
 from certify_assets.corpora.splits import SPLITS
-from certify_assets.defs.setup import OWNERS, setup
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.spec import JudgeSpec
 from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES, SIDES
@@ -77,42 +75,6 @@ _OTHERS: dict[str, Callable[[str], str]] = {
 }
 
 
-def key(name: str) -> dg.AssetKey:
-    """Return the asset key that a name with slashes spells, such as ``corpora/trajectories``."""
-    return dg.AssetKey([*setup().prefix, *name.split("/")])
-
-
-def judge_key(judge: str, part: str) -> dg.AssetKey:
-    """Return the key of one asset of a judge, such as its certificate."""
-    return key(f"judges/{judge}/{part}")
-
-
-def name_of(asset_key: dg.AssetKey) -> str:
-    """Return the name of a key without the prefix of the code location."""
-    return "/".join(asset_key.path[len(setup().prefix) :])
-
-
-def judge_of(asset_key: dg.AssetKey) -> str:
-    """Return the judge whose asset a key is; "" for other assets."""
-    folder, _, rest = name_of(asset_key).partition("/")
-    return rest.partition("/")[0] if folder == "judges" and "/" in rest else ""
-
-
-def folder_of(name: str) -> dg.AssetSelection:
-    """Select every asset below a name, such as ``research``."""
-    return dg.AssetSelection.key_prefixes([*setup().prefix, *name.split("/")])
-
-
-def chains(*judges: str) -> dg.AssetSelection:
-    """Select every asset of some judges."""
-    return dg.AssetSelection.key_prefixes(*[[*setup().prefix, "judges", name] for name in judges])
-
-
-def source(name: str, group: str, **about: Any) -> dg.AssetSpec:
-    """Return an asset that no run makes: files that others write, or a command."""
-    return dg.AssetSpec(key(name), group_name=group, owners=list(OWNERS), **about)
-
-
 #: what decides a certificate, besides its rows
 CERTIFYING: Mapping[str, Any] = {
     "procedures": PROCEDURES,
@@ -123,8 +85,8 @@ CERTIFYING: Mapping[str, Any] = {
 
 
 def code_version(**facts: Any) -> str:
-    """Return the version of an asset's code: the package's, and what decides the content."""
-    return sha256_bytes(canonical_json({"version": __version__, **facts}))[:16]
+    """Return the version of an asset's code: what decides its content, whichever the release."""
+    return sha256_bytes(canonical_json(facts))[:16]
 
 
 def judge_code_version(spec: JudgeSpec, part: str) -> str:
@@ -156,36 +118,36 @@ _VERSIONS: dict[str, Callable[[Corpus], str]] = {
 }
 
 
-def stored_version(store: Store, key: dg.AssetKey, corpus: str = "") -> dg.DataVersion | None:
+def stored_version(store: Store, name: str, corpus: str = "") -> dg.DataVersion | None:
     """Return the version of what an asset stores now; None if it stores nothing."""
-    if of_asset := _VERSIONS.get(name_of(key)):
+    if of_asset := _VERSIONS.get(name):
         found = of_asset(Corpus(store, corpus))
         return dg.DataVersion(found) if found else None
-    name = document_of(key, corpus)
-    if name is None or not store.exists(name):
+    document_key = document_of(name, corpus)
+    if document_key is None or not store.exists(document_key):
         return None
-    if not name.endswith("audits.json"):
-        return dg.DataVersion(store.sha256(name))
+    if not document_key.endswith("audits.json"):
+        return dg.DataVersion(store.sha256(document_key))
     # without its read in the ledger: the same audit again is another read
-    document = store.read_json(name)
+    document = store.read_json(document_key)
     document.pop("ledger", None)
     return dg.DataVersion(sha256_bytes(canonical_json(document)))
 
 
-def document_of(key: dg.AssetKey, corpus: str) -> str | None:
+def document_of(name: str, corpus: str) -> str | None:
     """Return the storage key of the document of an asset; None where it stores none."""
-    if judge := judge_of(key):
-        document = _OF_JUDGES.get(key.path[-1])
-        return None if document is None else judge_file(judge, corpus, document)
-    name = name_of(key)
+    folder, _, part = name.rpartition("/")
+    if folder.startswith("judges/"):
+        document = _OF_JUDGES.get(part)
+        return document and judge_file(folder.removeprefix("judges/"), corpus, document)
     if name in _OF_CORPORA:
         return corpus_file(corpus, _OF_CORPORA[name])
     return _OTHERS[name](corpus) if name in _OTHERS else None
 
 
-def observation(name: str, corpus: str, version: str) -> dg.AssetObservation:
+def observation(key: dg.AssetKey, corpus: str, version: str) -> dg.AssetObservation:
     """Return the event that an asset of a corpus was seen at a version."""
-    return dg.AssetObservation(key(name), partition=corpus, tags={VERSION: version})
+    return dg.AssetObservation(key, partition=corpus, tags={VERSION: version})
 
 
 def config_version(corpus: Corpus) -> str:

@@ -7,49 +7,46 @@ import dagster as dg
 from certify_assets.defs.checks import asked_together
 from certify_assets.defs.corpora.assets import corpus_assets
 from certify_assets.defs.corpora.checks import corpus_checks
-from certify_assets.defs.jobs import platform_jobs, weekly_recertification
+from certify_assets.defs.jobs import platform_jobs, weekly_schedule
 from certify_assets.defs.judges.assets import judge_assets, monitor_assets
 from certify_assets.defs.judges.checks import judge_checks, monitor_checks
 from certify_assets.defs.judges.models import as_shipped, compact_model, task_disjoint
-from certify_assets.defs.operations import sensors
 from certify_assets.defs.operations.assets import operation_assets, recertify_assets, review_assets
 from certify_assets.defs.operations.checks import operation_checks, recertify_checks, review_checks
+from certify_assets.defs.operations.sensors import platform_sensors
 from certify_assets.defs.policies import automation_sensor
+from certify_assets.defs.project import Project, judges_document
 from certify_assets.defs.research.assets import comparison_assets, study_assets
 from certify_assets.defs.research.checks import comparison_checks, research_checks
 from certify_assets.defs.resources import resources
-from certify_assets.defs.setup import judges, judges_document, setup
 
 
-def platform_definitions() -> dg.Definitions:
-    """Return assets, checks, jobs, schedules, sensors and resources under the settled setup."""
+def platform_definitions(project: Project) -> dg.Definitions:
+    """Return assets, checks, jobs, schedules, sensors and resources of a code location."""
     for problem in judges_document().problems:
         # the other judges load all the same
         dg.get_dagster_logger("certify_assets").warning(f"{problem} It is left out.")
     assets: list[Any] = [
-        *(*corpus_assets(), *judge_assets(), *monitor_assets(), *comparison_assets()),
-        *(*operation_assets(), *review_assets(), *recertify_assets()),
+        *(*corpus_assets(project), *judge_assets(project), *monitor_assets(project)),
+        *(*comparison_assets(project), *operation_assets(project)),
+        *(*review_assets(project), *recertify_assets(project)),
     ]
     checks = [
-        *(*corpus_checks(), *judge_checks(), *monitor_checks(), *comparison_checks()),
-        *(*operation_checks(), *review_checks(), *recertify_checks()),
+        *(*corpus_checks(project), *judge_checks(project), *monitor_checks(project)),
+        *(*comparison_checks(project), *operation_checks(project)),
+        *(*review_checks(project), *recertify_checks(project)),
     ]
-    if any(spec.reads_compact for spec in judges().values()):
-        assets.append(compact_model)
-        checks += asked_together([as_shipped, task_disjoint])
-    # the study is of every judge
-    studied = setup().judges is None
+    if any(spec.reads_compact for spec in project.judges.values()):
+        assets.append(compact_model(project))
+        checks += asked_together(project, [as_shipped, task_disjoint])
+    if project.studied:
+        assets += study_assets(project)
+        checks += research_checks(project)
     return dg.Definitions(
-        assets=[*assets, *(study_assets() if studied else [])],
-        asset_checks=[*checks, *(research_checks() if studied else [])],
-        jobs=platform_jobs(studied=studied),
-        schedules=[weekly_recertification],
-        sensors=[
-            sensors.new_runs_sensor,
-            sensors.new_versions_sensor,
-            sensors.new_inbox_sensor,
-            sensors.reviewed_labels_sensor,
-            automation_sensor(),
-        ],
+        assets=assets,
+        asset_checks=checks,
+        jobs=platform_jobs(project),
+        schedules=[weekly_schedule(project)],
+        sensors=[*platform_sensors(project), automation_sensor(project)],
         resources=resources(),
     )

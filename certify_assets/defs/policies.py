@@ -9,7 +9,7 @@ from typing import TypedDict
 
 import dagster as dg
 
-from certify_assets.defs.setup import judges, setup
+from certify_assets.defs.project import Project
 from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.spec import JudgeSpec
 from certify_assets.operations.notifications import EXPIRY_DAYS
@@ -37,13 +37,11 @@ EXPIRES = dg.FreshnessPolicy.time_window(
 )
 
 
-def automation_sensor() -> dg.AutomationConditionSensorDefinition:
+def automation_sensor(project: Project) -> dg.AutomationConditionSensorDefinition:
     """Return the sensor of what is kept current: it leaves a project's own assets alone."""
-    prefix = setup().prefix
-    folders = [[*prefix, name] for name in ("corpora", "judges", "operations", "research")]
     return dg.AutomationConditionSensorDefinition(
         "keep_current",
-        target=dg.AssetSelection.key_prefixes(*folders),
+        target=project.folder("corpora", "judges", "operations", "research"),
         default_status=dg.DefaultSensorStatus.STOPPED,
         minimum_interval_seconds=60,
         description="Redraw pages, comparisons, monitors and histories where an input changed.",
@@ -77,12 +75,12 @@ def pool_of(spec: JudgeSpec) -> OnDevice:
     return on_device(spec.model) if spec.uses_language_model else {}
 
 
-def on_device_of_any_judge() -> OnDevice:
+def on_device_of_any_judge(project: Project) -> OnDevice:
     """Return the same for an op whose judge is known only when it runs.
 
     It is in the pool where a judge needs a GPU, and waits for no training where none does.
     """
-    models = [spec.model for spec in judges().values() if spec.uses_language_model]
+    models = [spec.model for spec in project.judges.values() if spec.uses_language_model]
     large = next((model for model in models if not known_model(model).small), None)
     return on_device(large) if large else {}
 

@@ -12,8 +12,8 @@ from typing import Any
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from certify_assets.defs.names import CORPORA_GROUP, name_of
-from certify_assets.defs.setup import PREFIX_VARIABLE
+from certify_assets.defs.names import CORPORA_GROUP
+from certify_assets.defs.project import PREFIX_VARIABLE
 from certify_assets.errors import InputError, MissingToolError
 from certify_assets.judges.specs import SHOWN_VARIABLE
 from certify_assets.processes import end_with_parent
@@ -74,6 +74,7 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
         context: dg.AssetExecutionContext,
         store: Store,
         *,
+        name: str,
         tags: Mapping[str, str],
         page: str = "",
         **kept: Any,
@@ -81,20 +82,19 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
         """Write one MLflow run of an asset when the run ends; an observation has its address.
 
         Nothing waits for MLflow, whose import takes seconds, and of a step that is not committed
-        it hears nothing. `page` is the name of the document that shows the asset. Files are copied
-        at once, since the caller may remove them. What is made of a corpus before any judge is in
+        it hears nothing. Runs are found by `name`, that of the asset without a prefix. `page` is
+        the name of the document that shows the asset. Files are copied at once, since the caller
+        may remove them. What is made of a corpus before any judge is in
         Dagster alone.
         """
         groups = context.assets_def.group_names_by_key
         if not self.enabled or groups[context.asset_key] == CORPORA_GROUP:
             return
-        # without the prefix: runs are found by the names of assets
-        asset = name_of(context.asset_key)
         partition = context.partition_key if context.has_partition_key else None
         where = {"dagster.partition": partition} if partition else {}
         record = Record(
-            name=" ".join([asset, *where.values()]),
-            tags={"dagster.run_id": context.run.run_id, "dagster.asset": asset, **where, **tags},
+            name=" ".join([name, *where.values()]),
+            tags={"dagster.run_id": context.run.run_id, "dagster.asset": name, **where, **tags},
             **kept,
         )
         waiting = store, context.asset_key, partition, page, _with_copies(store, record)

@@ -31,7 +31,8 @@ _PARTS = ("model", "scores", "certificate", "audit", "report")
 _JOBS = f"""
 import dagster as dg
 from certify_assets.definitions import defs
-from certify_assets.defs.names import CORPORA, judge_key
+from certify_assets.defs.names import CORPORA
+from certify_assets.defs.project import this_project
 quiet = {{"loggers": {{"console": {{"config": {{"log_level": "CRITICAL"}}}}}}}}
 quiet["resources"] = {{"mlflow": {{"config": {{"enabled": False}}}}}}
 with dg.DagsterInstance.ephemeral() as instance:
@@ -40,7 +41,7 @@ with dg.DagsterInstance.ephemeral() as instance:
         run_config=quiet,
         instance=instance,
         partition_key="{CORPUS}",
-        asset_selection=[judge_key("sampled", part) for part in {_PARTS}],
+        asset_selection=this_project().keys("judges/sampled", *{_PARTS}),
     )
     assert made.success
 """

@@ -76,7 +76,7 @@ def reported(store: Store, *names: str, corpus: str = "c") -> list[str]:
 
 
 def of_documents(store: Store, *names: str, corpus: str = "c") -> list[str]:
-    versions = [stored_version(store, dg.AssetKey(name.split("/")), corpus) for name in names]
+    versions = [stored_version(store, name, corpus) for name in names]
     return [version.value for version in versions if version is not None]
 
 

@@ -9,11 +9,25 @@ from typing import Any
 import dagster as dg
 
 from certify_assets.defs.names import CORPORA
+from certify_assets.defs.operations.sensors import platform_sensors
+from certify_assets.defs.project import Project
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.storage.store import Store
 from certify_assets_tests.paths import REPOSITORY
 
-__all__ = ["configured", "materialize", "observed", "partitions", "resources", "tick"]
+#: a code location with every judge, and its sensors by name
+PROJECT = Project.of()
+SENSORS = {sensor.name: sensor for sensor in platform_sensors(PROJECT)}
+__all__ = [
+    "PROJECT",
+    "SENSORS",
+    "configured",
+    "materialize",
+    "observed",
+    "partitions",
+    "resources",
+    "tick",
+]
 
 
 @contextmanager

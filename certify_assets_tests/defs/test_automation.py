@@ -14,15 +14,14 @@ from certify_assets.corpora.config import CorpusConfig, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
 from certify_assets.defs.execution import observe_sources
-from certify_assets.defs.names import VERSION, key, source_version
-from certify_assets.defs.operations.sensors import new_inbox_sensor, new_runs_sensor
+from certify_assets.defs.names import VERSION, source_version
 from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs
-from certify_assets_tests.defs.running import partitions, tick
+from certify_assets_tests.defs.running import PROJECT, SENSORS, partitions, tick
 
-REPORT = key("judges/lexical/report")
-CERTIFICATE = key("judges/lexical/certificate")
+REPORT = PROJECT.key("judges/lexical/report")
+CERTIFICATE = PROJECT.key("judges/lexical/certificate")
 
 
 def test_pages_comparisons_monitors_and_histories_are_kept_current_and_nothing_that_costs() -> None:
@@ -40,7 +39,7 @@ def test_pages_comparisons_monitors_and_histories_are_kept_current_and_nothing_t
         "operations/history",
         *(f"judges/{judge}/{part}" for judge in JUDGES for part in ("report", "monitor")),
     }
-    conditions = [graph.get(key(name)).automation_condition for name in kept]
+    conditions = [graph.get(PROJECT.key(name)).automation_condition for name in kept]
     assert {found and found.get_label() for found in conditions} == {"kept_current"}
     expiring = {
         found.to_user_string()
@@ -129,14 +128,14 @@ def test_sensors_observe_source_runs_as_a_command_does(
     tmp_path: Path, landed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CERTIFY_ROOT", str(tmp_path))
-    (event,) = _observed(tick(new_runs_sensor, tmp_path))
+    (event,) = _observed(tick(SENSORS["new_runs"], tmp_path))
     version = source_version(Corpus(Store(str(tmp_path)), "mine"))
     assert event == ("corpora/source_runs", "mine", version)
     # the same content is no new version for a command
     with partitions("mine") as instance:
         for _ in range(2):
             observe_sources(instance, "mine")
-        filters = dg.AssetRecordsFilter(asset_key=key("corpora/source_runs"))
+        filters = dg.AssetRecordsFilter(asset_key=PROJECT.key("corpora/source_runs"))
         (record,) = instance.fetch_observations(filters, limit=5).records
         assert record.asset_observation is not None
         assert record.asset_observation.data_version == version
@@ -148,5 +147,5 @@ def test_a_sensor_observes_inboxes(tmp_path: Path) -> None:
     store.local_path("inbox/mine").mkdir(parents=True)
     inbox = write_runs(store.local_path("inbox/mine/runs.jsonl"), tasks=2)
     os.utime(inbox, (1, 1))
-    ((name, corpus, _),) = _observed(tick(new_inbox_sensor, tmp_path))
+    ((name, corpus, _),) = _observed(tick(SENSORS["new_inbox"], tmp_path))
     assert (name, corpus) == ("operations/inbox", "mine")

@@ -6,13 +6,13 @@ from certify_assets.defs.names import corpora_partitions
 from certify_assets.defs.research.assets import comparison_assets
 from certify_assets.defs.research.checks import comparison_checks
 from certify_assets.storage.store import Store
-from certify_assets_tests.defs.running import materialize, partitions
+from certify_assets_tests.defs.running import PROJECT, materialize, partitions
 
 
 def test_a_corpus_with_one_judge_is_compared_and_the_others_are_named(corpora: Store) -> None:
-    compared, table = comparison_assets()
+    compared, table = comparison_assets(PROJECT)
     with partitions("three") as instance:
-        assets = [compared, *comparison_checks()]
+        assets = [compared, *comparison_checks(PROJECT)]
         result = materialize(assets, corpora, "three", instance=instance)
         assert result.success
         over_all = materialize([table], corpora, None, instance=instance)
@@ -59,7 +59,7 @@ def test_a_leak_and_unscored_rows_are_warned_of(corpora: Store) -> None:
     def comparison() -> None:
         """The document is there already."""
 
-    ran = materialize([comparison, *comparison_checks()], corpora, "three")
+    ran = materialize([comparison, *comparison_checks(PROJECT)], corpora, "three")
     found = {item.check_name: item for item in ran.get_asset_check_evaluations()}
     assert [result.passed for result in found.values()] == [False, False]
     assert all(result.severity == dg.AssetCheckSeverity.WARN for result in found.values())

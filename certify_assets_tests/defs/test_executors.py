@@ -24,11 +24,12 @@ LINE = ("corpora/trajectories", "corpora/split_manifest")
 CODE = """
 import dagster as dg
 from certify_assets.defs.corpora.assets import corpus_assets
+from certify_assets.defs.project import Project
 from certify_assets.defs.resources import job_executor
 from certify_assets.defs.resources import MlflowTracker, resources
 
 defs = dg.Definitions(
-    assets=corpus_assets(),
+    assets=corpus_assets(Project.of()),
     jobs=[
         dg.define_asset_job(
             "line",

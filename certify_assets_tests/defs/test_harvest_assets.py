@@ -9,14 +9,14 @@ import pytest
 from certify_assets.defs.judges.assets import judge_assets
 from certify_assets.defs.judges.checks import judge_checks
 from certify_assets.storage.store import Store
-from certify_assets_tests.defs.running import materialize
+from certify_assets_tests.defs.running import PROJECT, materialize
 from certify_assets_tests.judges.harvest.test_loop import FIRST, made, prepared
 
 CHAIN = [dg.AssetKey(["judges", FIRST, name]) for name in ("model", "scores", "certificate")]
 
 
 def run(store: Store, selection: dg.AssetSelection) -> dg.ExecuteInProcessResult:
-    assets = [*judge_assets(), *judge_checks()]
+    assets = [*judge_assets(PROJECT), *judge_checks(PROJECT)]
     return materialize(assets, store, selection=selection, raise_on_error=False)
 
 

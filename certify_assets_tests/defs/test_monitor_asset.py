@@ -9,7 +9,7 @@ from certify_assets.defs.judges.assets import monitor_assets
 from certify_assets.defs.judges.checks import monitor_checks
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
-from certify_assets_tests.defs.running import materialize
+from certify_assets_tests.defs.running import PROJECT, materialize
 from certify_assets_tests.recertification_builders import (
     deploy_by_hand,
     drawn_tasks,
@@ -31,7 +31,7 @@ def store(operated: Store) -> Store:
 
 
 def run(store: Store, **options: bool) -> dg.ExecuteInProcessResult:
-    assets = [*monitor_assets(), *monitor_checks()]
+    assets = [*monitor_assets(PROJECT), *monitor_checks(PROJECT)]
     return materialize(assets, store, selection=dg.AssetSelection.assets(KEY), **options)
 
 

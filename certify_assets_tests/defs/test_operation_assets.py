@@ -9,14 +9,13 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.operations.assets import operation_assets
 from certify_assets.defs.operations.checks import operation_checks
-from certify_assets.defs.operations.sensors import new_inbox_sensor
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.decisions import DECISION_COLUMNS
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
-from certify_assets_tests.defs.running import materialize, tick
+from certify_assets_tests.defs.running import PROJECT, SENSORS, materialize, tick
 from certify_assets_tests.operations_builders import (
     ProvisionalBatch,
     agreeing,
@@ -28,7 +27,7 @@ KEYS = [dg.AssetKey(["operations", name]) for name in ("incoming_runs", "decisio
 
 
 def run(store: Store) -> tuple[dict[str, Any], dict[str, tuple[bool, str]]]:
-    assets = [*operation_assets(), *operation_checks()]
+    assets = [*operation_assets(PROJECT), *operation_checks(PROJECT)]
     result = materialize(assets, store, selection=dg.AssetSelection.assets(*KEYS))
     (made,) = result.asset_materializations_for_node("operations__decisions")
     checks = {
@@ -86,20 +85,20 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_the_sensor_asks_once_for_what_lies_in_an_inbox(root: Path) -> None:
-    assert "nothing new in an inbox" in str(tick(new_inbox_sensor, root).skip_reason)
+    assert "nothing new in an inbox" in str(tick(SENSORS["new_inbox"], root).skip_reason)
     path = deliver(root / "inbox/c/a.jsonl", tasks=2)
     deliver(root / "inbox/stranger/a.jsonl", tasks=2)
-    first = tick(new_inbox_sensor, root)
+    first = tick(SENSORS["new_inbox"], root)
     assert [request.partition_key for request in first.run_requests or ()] == ["c"]
-    skipped = tick(new_inbox_sensor, root, first.cursor)
+    skipped = tick(SENSORS["new_inbox"], root, first.cursor)
     assert "stranger: no corpus has this name" in str(skipped.skip_reason)
-    killed = tick(new_inbox_sensor, root)
+    killed = tick(SENSORS["new_inbox"], root)
     assert killed.run_requests and first.run_requests
     assert killed.run_requests[0].run_key == first.run_requests[0].run_key, (
         "a tick that was lost asks under the same key"
     )
     path.with_name("b.jsonl").write_text("{}", "utf-8")
-    waiting = tick(new_inbox_sensor, root, first.cursor)
+    waiting = tick(SENSORS["new_inbox"], root, first.cursor)
     assert "b.jsonl may still be written" in str(waiting.skip_reason)
 
 
@@ -107,7 +106,7 @@ def test_a_batch_is_provisional_until_the_labels_of_its_draw_close_it(
     provisional: ProvisionalBatch,
 ) -> None:
     store, corpus = provisional.store, Corpus(provisional.store, "c")
-    assets = [*operation_assets(), *operation_checks()]
+    assets = [*operation_assets(PROJECT), *operation_checks(PROJECT)]
     key = dg.AssetSelection.assets(dg.AssetKey(["operations", "batch_certificates"]))
 
     def closed() -> tuple[dict[str, Any], tuple[bool, str]]:

@@ -25,9 +25,12 @@ def test_what_trains_or_scores_with_a_language_model_is_in_the_pool() -> None:
 @pytest.mark.slow
 def test_where_a_judge_needs_a_gpu_its_decisions_ask_for_one(tmp_path: Path) -> None:
     code = (
-        "from certify_assets.defs.operations.assets import decisions, recertification\n"
-        "for made in (decisions, recertification):\n"
-        "    print(made.op.pool, made.op.tags.get('dagster-ray/config'))\n"
+        "from certify_assets.definitions import defs\n"
+        "graph = defs.resolve_asset_graph()\n"
+        "for name in ('decisions', 'recertification'):\n"
+        "    (key,) = (key for key in graph.get_all_asset_keys() if key.path[-1] == name)\n"
+        "    op = graph.get(key).assets_def.op\n"
+        "    print(op.pool, op.tags.get('dagster-ray/config'))\n"
     )
 
     def settings() -> set[str]:

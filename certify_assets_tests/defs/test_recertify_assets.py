@@ -12,11 +12,9 @@ import pytest
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
-from certify_assets.defs.jobs import weekly_recertification
 from certify_assets.defs.names import CORPORA
 from certify_assets.defs.operations.assets import recertify_assets, review_assets
 from certify_assets.defs.operations.checks import recertify_checks, review_checks
-from certify_assets.defs.operations.sensors import reviewed_labels_sensor
 from certify_assets.defs.resources import DataRoot
 from certify_assets.operations.deployment import load_deployment, read_deployments
 from certify_assets.operations.labels import Label, append_label, append_labels
@@ -26,7 +24,7 @@ from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.events import parse_head
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, stored
-from certify_assets_tests.defs.running import materialize, partitions
+from certify_assets_tests.defs.running import PROJECT, SENSORS, materialize, partitions
 from certify_assets_tests.recertification_builders import drawn_tasks, label_rows, write_batch
 
 PLAN = SamplingPlan(0.2, 7)
@@ -45,7 +43,12 @@ def store(operated: Store) -> Store:
 
 def run(store: Store, instance: dg.DagsterInstance, *, deploy: bool = False) -> Any:
     return materialize(
-        [*review_assets(), *review_checks(), *recertify_assets(), *recertify_checks()],
+        [
+            *review_assets(PROJECT),
+            *review_checks(PROJECT),
+            *recertify_assets(PROJECT),
+            *recertify_checks(PROJECT),
+        ],
         store,
         selection=dg.AssetSelection.assets(
             *(
@@ -159,7 +162,7 @@ def test_checks_have_three_states(store: Store) -> None:
 def tick(store: Store, instance: dg.DagsterInstance, cursor: str | None) -> Any:
     root = {"data_root": DataRoot(root=store.root)}
     with dg.build_sensor_context(instance=instance, cursor=cursor, resources=root) as context:
-        return reviewed_labels_sensor(context)
+        return SENSORS["reviewed_labels"](context)
 
 
 def test_the_sensor_asks_once_for_a_journal_and_again_when_it_grows(store: Store) -> None:
@@ -189,7 +192,7 @@ def weekly(store: Store, corpora: list[str]) -> Any:
         with dg.build_schedule_context(
             instance=instance, scheduled_execution_time=MONDAY, **options
         ) as context:
-            return weekly_recertification.evaluate_tick(context)
+            return defs.get_schedule_def("weekly_recertification").evaluate_tick(context)
 
 
 @pytest.mark.slow

@@ -8,14 +8,14 @@ import pytest
 import sqlalchemy as sa
 
 from certify_assets.defs import resources
-from certify_assets.defs.assets import AssetStep, Made, asset
+from certify_assets.defs.assets import Made, asset_step
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.storage import store as storage
 from certify_assets.storage.events import parse_head
 from certify_assets.storage.store import Store
 from certify_assets.storage.tracking import Record, Recorded
 from certify_assets_tests.defs import running
-from certify_assets_tests.defs.running import materialize
+from certify_assets_tests.defs.running import PROJECT, materialize
 
 INPUT, OUTPUT = "corpora/c/profile.json", "corpora/c/controls.json"
 
@@ -24,13 +24,16 @@ def _trial(store: Store, times: int, **made: Any) -> tuple[Any, list[int]]:
     """Materialize an asset of which somebody replaces the input so many times."""
     attempts: list[int] = []
 
-    @asset("corpora", "results", name="leak_controls", deps=[dg.AssetKey(["corpora", "profile"])])
-    def trial(step: AssetStep) -> Made:
-        attempts.append(step.store.read_json(INPUT))
-        if len(attempts) <= times:
-            Store(store.root).write_json(INPUT, len(attempts))
-        step.store.write_json(OUTPUT, attempts[-1])
-        return step.made({}, **made)
+    @PROJECT.asset("corpora/leak_controls", "results", deps=[PROJECT.key("corpora/profile")])
+    def trial(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> Made:
+        with asset_step(PROJECT, context, data_root, mlflow) as step:
+            attempts.append(step.store.read_json(INPUT))
+            if len(attempts) <= times:
+                Store(store.root).write_json(INPUT, len(attempts))
+            step.store.write_json(OUTPUT, attempts[-1])
+            return step.made({}, **made)
 
     return materialize([trial], store, raise_on_error=False), attempts
 

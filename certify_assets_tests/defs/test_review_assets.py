@@ -12,12 +12,12 @@ from certify_assets.defs.operations.checks import review_checks
 from certify_assets.operations.labels import Label, append_label, append_labels, reviewed_key
 from certify_assets.operations.review_queue import queue_key
 from certify_assets.storage.store import Store
-from certify_assets_tests.defs.running import materialize
+from certify_assets_tests.defs.running import PROJECT, materialize
 from certify_assets_tests.review_builders import queue_of, session_batch
 
 
 def run(store: Store, **config: float) -> dg.ExecuteInProcessResult:
-    assets = [*review_assets(), *review_checks()]
+    assets = [*review_assets(PROJECT), *review_checks(PROJECT)]
     return materialize(assets, store, ops={"operations__review_queue": config})
 
 

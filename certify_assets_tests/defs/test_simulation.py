@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from certify_assets.defs.checks import asked_together
-from certify_assets.defs.research.assets import simulation_study
+from certify_assets.defs.research.assets import study_assets
 from certify_assets.defs.research.checks import matches_the_paper, validity_within_delta
 from certify_assets.research import simulation_study as study
 from certify_assets.research.designs import EXCESSES, FAILURES, study_designs
 from certify_assets.research.simulation import Simulation, simulate
 from certify_assets.storage.store import Store
-from certify_assets_tests.defs.running import materialize
+from certify_assets_tests.defs.running import PROJECT, materialize
 
 
 @pytest.mark.statistics
@@ -22,8 +22,9 @@ def test_document_metadata_and_checks(tmp_path: Path, monkeypatch: pytest.Monkey
         *study_designs(FAILURES, tasks=[20], excess=EXCESSES),
     ]
     monkeypatch.setattr(study, "kept_designs", lambda: designs)
+    (simulated,) = (made for made in study_assets(PROJECT) if made.key.path[-1] == "simulation")
     result = materialize(
-        [simulation_study, *asked_together([validity_within_delta, matches_the_paper])],
+        [simulated, *asked_together(PROJECT, [validity_within_delta, matches_the_paper])],
         tmp_path,
         None,
         ops={"research__simulation": {"trials": 4}},

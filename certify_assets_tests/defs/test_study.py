@@ -6,18 +6,18 @@ import dagster as dg
 import pytest
 
 from certify_assets.defs.checks import asked_together, check
-from certify_assets.defs.names import key
-from certify_assets.defs.research.assets import certifiability_model
+from certify_assets.defs.research.assets import study_assets
 from certify_assets.defs.research.checks import certifiability_model_honest
 from certify_assets.operations.checks import Verdict
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import score_as_base
-from certify_assets_tests.defs.running import materialize
+from certify_assets_tests.defs.running import PROJECT, materialize
 
 
 def run(root: Store | Path) -> dg.ExecuteInProcessResult:
-    checks = asked_together([certifiability_model_honest])
-    return materialize([certifiability_model, *checks], root, None)
+    checks = asked_together(PROJECT, [certifiability_model_honest])
+    (law,) = (made for made in study_assets(PROJECT) if made.key.path[-1] == "certifiability")
+    return materialize([law, *checks], root, None)
 
 
 def check_of(result: dg.ExecuteInProcessResult) -> tuple[bool, str]:
@@ -68,10 +68,10 @@ def test_a_check_that_fails_leaves_the_others_of_its_step_their_answer(tmp_path:
     def holds(_: Store) -> Verdict:
         return Verdict.of(True, "it holds.")
 
-    @dg.asset(key=key("corpora/comparison"))
+    @dg.asset(key=PROJECT.key("corpora/comparison"))
     def checked() -> None: ...
 
-    checks = asked_together([broken, holds])
+    checks = asked_together(PROJECT, [broken, holds])
     result = materialize([checked, *checks], tmp_path, None, raise_on_error=False)
     assert not result.success
     assert [found.check_name for found in result.get_asset_check_evaluations()] == ["holds"]

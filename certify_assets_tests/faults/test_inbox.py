@@ -16,8 +16,8 @@ import pytest
 from certify_assets.corpora import inbox
 from certify_assets.corpora.formats import import_corpus
 from certify_assets.corpora.inbox import scan_incoming
-from certify_assets.defs.operations.sensors import new_runs_sensor
 from certify_assets.storage.store import Store
+from certify_assets_tests.defs.running import SENSORS
 from certify_assets_tests.defs.test_sensors import _tick
 from certify_assets_tests.faults.small import land
 
@@ -41,12 +41,12 @@ def test_a_thousand_files_of_runs_are_seen_within_the_sensors_minute(store: Stor
     for number in range(1000):
         land(store, f"{'abc'[number % 3]}/run_{number:04d}.jsonl", _run(number, text))
     started = time.monotonic()
-    requests, cursor, _ = _tick(store, new_runs_sensor)
+    requests, cursor, _ = _tick(store, SENSORS["new_runs"])
     first = time.monotonic() - started
     assert sorted(str(request.partition_key) for request in requests) == ["a", "b", "c"]
     assert first < _SECONDS_OF_A_SENSOR
     started = time.monotonic()
-    assert _tick(store, new_runs_sensor, cursor)[0] == []
+    assert _tick(store, SENSORS["new_runs"], cursor)[0] == []
     second = time.monotonic() - started
     print(
         f"1,000 files (50 MB) in three corpora: {first:.2f} s, looked at again {second:.2f} s; one run a corpus"

@@ -20,7 +20,7 @@ from certify_assets_tests import operations_builders
 from certify_assets_tests.builders import judged
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
-from certify_assets_tests.defs.running import materialize, partitions
+from certify_assets_tests.defs.running import PROJECT, materialize, partitions
 from certify_assets_tests.security.hostile import CANARY, MARKUP
 from certify_assets_tests.security.test_pages import Page
 
@@ -82,7 +82,7 @@ def _materialize(
     store: Store, instance: dg.DagsterInstance, names: tuple[str, ...]
 ) -> dict[str, dict[str, Any]]:
     result = materialize(
-        [*operation_assets(), *review_assets(), *recertify_assets()],
+        [*operation_assets(PROJECT), *review_assets(PROJECT), *recertify_assets(PROJECT)],
         store,
         selection=dg.AssetSelection.assets(*(["operations", name] for name in names)),
         instance=instance,

@@ -8,7 +8,8 @@ import dagster as dg
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.defs.checks import asked_together, check
-from certify_assets.defs.names import corpora_partitions, key
+from certify_assets.defs.names import corpora_partitions
+from certify_assets.defs.project import Project
 from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import IntegrityError
 from certify_assets.operations.checks import Verdict
@@ -75,37 +76,7 @@ def no_structural_leak(corpus: Corpus) -> Verdict:
     )
 
 
-@dg.asset_check(
-    asset=key("corpora/trajectories"),
-    additional_deps=[key(f"corpora/{split}_split") for split in SPLITS],
-    partitions_def=corpora_partitions,
-    # the last step of a run: importing Great Expectations takes seconds, and nothing waits for it
-    op_tags={"dagster/priority": "-1"},
-)
-def data_quality(
-    context: dg.AssetCheckExecutionContext, data_root: DataRoot
-) -> dg.AssetCheckResult:
-    """Validate the runs of the stored splits by a suite of Great Expectations."""
-    from certify_assets.corpora.quality import stored_runs, validate_runs
-
-    corpus = Corpus(data_root.view(), context.partition_key)
-    config = corpus.config
-    found = validate_runs(
-        stored_runs(corpus), certifying=config.certifying, alpha=max(config.alphas)
-    )
-    missed = [f"{item.column}: {item.expected}" for item in found if not item.met]
-    records = [dg.TableRecord(asdict(item)) for item in found]
-    return dg.AssetCheckResult(
-        passed=not missed,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=f"Not met: {' '.join(missed)}"
-        if missed
-        else f"All {len(found)} expectations are met.",
-        metadata={"expectations": dg.MetadataValue.table(records)},
-    )
-
-
-def corpus_checks() -> list[dg.AssetChecksDefinition]:
+def corpus_checks(project: Project) -> list[dg.AssetChecksDefinition]:
     """Return every check of this domain."""
     of_splits = [
         check(
@@ -117,4 +88,34 @@ def corpus_checks() -> list[dg.AssetChecksDefinition]:
         for split in SPLITS
     ]
     asked = [no_leak_field, separate_tasks, *of_splits, no_structural_leak]
-    return [*asked_together(asked), data_quality]
+
+    @dg.asset_check(
+        asset=project.key("corpora/trajectories"),
+        additional_deps=project.keys("corpora", *(f"{split}_split" for split in SPLITS)),
+        partitions_def=corpora_partitions,
+        # the last step of a run: importing Great Expectations takes seconds
+        op_tags={"dagster/priority": "-1"},
+    )
+    def data_quality(
+        context: dg.AssetCheckExecutionContext, data_root: DataRoot
+    ) -> dg.AssetCheckResult:
+        """Validate the runs of the stored splits by a suite of Great Expectations."""
+        from certify_assets.corpora.quality import stored_runs, validate_runs
+
+        corpus = Corpus(data_root.view(), context.partition_key)
+        config = corpus.config
+        found = validate_runs(
+            stored_runs(corpus), certifying=config.certifying, alpha=max(config.alphas)
+        )
+        missed = [f"{item.column}: {item.expected}" for item in found if not item.met]
+        records = [dg.TableRecord(asdict(item)) for item in found]
+        return dg.AssetCheckResult(
+            passed=not missed,
+            severity=dg.AssetCheckSeverity.WARN,
+            description=f"Not met: {' '.join(missed)}"
+            if missed
+            else f"All {len(found)} expectations are met.",
+            metadata={"expectations": dg.MetadataValue.table(records)},
+        )
+
+    return [*asked_together(project, asked), data_quality]

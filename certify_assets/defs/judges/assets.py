@@ -4,11 +4,18 @@ from typing import Any
 
 import dagster as dg
 
-from certify_assets.defs.assets import AssetStep, Made, bill_metrics, judge_asset, score_metadata
+from certify_assets.defs.assets import (
+    AssetStep,
+    Made,
+    asset_step,
+    bill_metrics,
+    judge_asset,
+    score_metadata,
+)
 from certify_assets.defs.judges.models import judge_model
-from certify_assets.defs.names import judge_key, key
 from certify_assets.defs.policies import EXPIRES, KEPT_CURRENT, attempted, pool_of
-from certify_assets.defs.setup import judges
+from certify_assets.defs.project import Project
+from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.pool import load_pool
 from certify_assets.judges.spec import JudgeSpec
@@ -24,172 +31,181 @@ from certify_assets.operations.spending import read_spending
 from certify_assets.reports import judge_page, monitor_page
 
 
-def judge_assets() -> list[dg.AssetsDefinition]:
+def judge_assets(project: Project) -> list[dg.AssetsDefinition]:
     """Return the chain of every judge: the platform's, and those of the user's document."""
     makers = (judge_model, _scores, _certificate, _audit, _report)
-    return [maker(spec) for spec in judges().values() for maker in makers]
+    return [maker(project, spec) for spec in project.judges.values() for maker in makers]
 
 
-def monitor_assets() -> list[dg.AssetsDefinition]:
+def monitor_assets(project: Project) -> list[dg.AssetsDefinition]:
     """Return the monitor of every judge."""
-    return [_monitor(spec) for spec in judges().values()]
+    return [_monitor(project, spec) for spec in project.judges.values()]
 
 
-def _corpora(*names: str) -> list[dg.AssetKey]:
-    return [key(f"corpora/{name}") for name in names]
-
-
-def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
-    deps = [
-        judge_key(spec.name, "model"),
-        *_corpora("split_manifest", "rl_split", "cal_split", "test_split"),
-    ]
-
+def _scores(project: Project, spec: JudgeSpec) -> dg.AssetsDefinition:
     @judge_asset(
+        project,
         spec,
         "scores",
         "parquet",
-        deps=deps,
+        deps=[
+            project.key(f"judges/{spec.name}/model"),
+            *project.keys("corpora", "split_manifest", "rl_split", "cal_split", "test_split"),
+        ],
         **pool_of(spec),
     )
-    def scores(step: AssetStep) -> Made:
+    def scores(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> Made:
         """Score every RL, CAL and TEST trajectory.
 
         The score is the log-odds of success, with both log-probabilities. TEST rows carry no
         outcome.
         """
-        judge = step.judge(spec.name)
-        with attempted(step.context):
-            table = judge.score(report=step.report)
-        metadata, counts = score_metadata(table)
-        if judge.bill is not None:
-            metadata["bill"] = dg.MetadataValue.json(dict(judge.bill))
-        metrics = {**counts, **bill_metrics(judge.bill)}
-        return step.made(metadata, metrics=metrics, figures=scoring_figures(judge, table))
+        with asset_step(project, context, data_root, mlflow) as step:
+            judge = step.judge(spec.name)
+            with attempted(step.context):
+                table = judge.score(report=step.report)
+            metadata, counts = score_metadata(project, table)
+            if judge.bill is not None:
+                metadata["bill"] = dg.MetadataValue.json(dict(judge.bill))
+            metrics = {**counts, **bill_metrics(judge.bill)}
+            return step.made(metadata, metrics=metrics, figures=scoring_figures(judge, table))
 
     return scores
 
 
-def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
+def _certificate(project: Project, spec: JudgeSpec) -> dg.AssetsDefinition:
     rows = " and ".join(split.upper() for split in spec.calibration_splits)
 
     @judge_asset(
+        project,
         spec,
         "certificate",
         "json",
         freshness_policy=EXPIRES,
         deps=[
-            judge_key(spec.name, "scores"),
-            judge_key(spec.name, "model"),
-            *_corpora(*(f"{split}_split" for split in spec.calibration_splits)),
-            *_corpora("split_manifest", "profile", "leak_controls"),
+            *project.keys(f"judges/{spec.name}", "scores", "model"),
+            *project.keys("corpora", *(f"{split}_split" for split in spec.calibration_splits)),
+            *project.keys("corpora", "split_manifest", "profile", "leak_controls"),
         ],
         description="Certify the share of the reviewing that this judge may take over: both sides "
         f"at both budgets, from {rows}, as canonical JSON that `certify verify` recomputes.",
     )
-    def certificate(step: AssetStep) -> Made:
-        judge = step.judge(spec.name)
-        certificates = certifier.certify_judge(judge, run_id=step.run_id)
-        figures = certified_figures(certifier.deciding(certificates))
-        sides = certifier.deciding_sides(certificates)
-        step.context.log.info(f"{judge}: {sides.sentence}")
-        pool = load_pool(judge, certificates)
-        headline = sides.lead
-        metadata = {
-            "verdict": dg.MetadataValue.md(judge_page.verdict(sides)),
-            "gates": dg.MetadataValue.md(judge_page.gates(judge.calibration[0], headline)),
-            **figures,
-            "cal_tasks": headline.tasks,
-            "cal_trajectories": headline.trajectories,
-            "sha256": headline.sha256,
-            **({} if pool is None else {"pool": pool.sentence}),
-            "delta_spent": read_spending(step.corpus).of(spec.name).total(),
-        }
-        return step.made(
-            metadata,
-            params={
-                name: getattr(headline, name)
-                for name in ("procedure", "delta", "tasks", "candidates")
-            },
-            figures=figures,
-            reads=judge.calibration_splits,
-            documents={
-                **{
-                    f"{item.side}_{item.alpha:g}_{item.procedure}.json": item.to_json().decode()
-                    for item in certificates
+    def certificate(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> Made:
+        with asset_step(project, context, data_root, mlflow) as step:
+            judge = step.judge(spec.name)
+            certificates = certifier.certify_judge(judge, run_id=step.run_id)
+            figures = certified_figures(certifier.deciding(certificates))
+            sides = certifier.deciding_sides(certificates)
+            step.context.log.info(f"{judge}: {sides.sentence}")
+            pool = load_pool(judge, certificates)
+            headline = sides.lead
+            metadata = {
+                "verdict": dg.MetadataValue.md(judge_page.verdict(sides)),
+                "gates": dg.MetadataValue.md(judge_page.gates(judge.calibration[0], headline)),
+                **figures,
+                "cal_tasks": headline.tasks,
+                "cal_trajectories": headline.trajectories,
+                "sha256": headline.sha256,
+                **({} if pool is None else {"pool": pool.sentence}),
+                "delta_spent": read_spending(step.corpus).of(spec.name).total(),
+            }
+            return step.made(
+                metadata,
+                params={
+                    name: getattr(headline, name)
+                    for name in ("procedure", "delta", "tasks", "candidates")
                 },
-                # without it nobody else can recompute those that name it
-                **({} if pool is None else {"pool.json": pool.to_json().decode()}),
-            },
-            tags={
-                "certificate_sha256": headline.sha256,
-                "manifest_sha256": str(headline.provenance["manifest_sha256"]),
-            },
-        )
+                figures=figures,
+                reads=judge.calibration_splits,
+                documents={
+                    **{
+                        f"{item.side}_{item.alpha:g}_{item.procedure}.json": item.to_json().decode()
+                        for item in certificates
+                    },
+                    # without it nobody else can recompute those that name it
+                    **({} if pool is None else {"pool.json": pool.to_json().decode()}),
+                },
+                tags={
+                    "certificate_sha256": headline.sha256,
+                    "manifest_sha256": str(headline.provenance["manifest_sha256"]),
+                },
+            )
 
     return certificate
 
 
-def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
+def _audit(project: Project, spec: JudgeSpec) -> dg.AssetsDefinition:
     @judge_asset(
+        project,
         spec,
         "audit",
         "json",
         deps=[
-            judge_key(spec.name, "certificate"),
-            judge_key(spec.name, "scores"),
-            key("corpora/test_split"),
+            *project.keys(f"judges/{spec.name}", "certificate", "scores"),
+            project.key("corpora/test_split"),
         ],
     )
-    def audit(step: AssetStep) -> Made:
+    def audit(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> Made:
         """Read the thresholds of CAL once on TEST through the ledger.
 
         Realised error with its bounds, coverage, task resampling.
         """
-        judge = step.judge(spec.name)
-        result = audit_judge(judge, run_id=step.run_id)
-        figures = audited_figures(result.audits)
-        metadata = {
-            **{name: value for name, value in figures.items() if value is not None},
-            "verdicts": dg.MetadataValue.md(judge_page.audit_table(result.audits)),
-            # runs like those of TEST tell nothing of runs that were written for the judge
-            "canary_lift": judge_page.canary_sentence(judge),
-        }
-        return step.made(
-            metadata,
-            figures=figures,
-            reads=["test"],
-            params={"ledger_read": result.entry.kind},
-        )
+        with asset_step(project, context, data_root, mlflow) as step:
+            judge = step.judge(spec.name)
+            result = audit_judge(judge, run_id=step.run_id)
+            figures = audited_figures(result.audits)
+            metadata = {
+                **{name: value for name, value in figures.items() if value is not None},
+                "verdicts": dg.MetadataValue.md(judge_page.audit_table(result.audits)),
+                # runs like those of TEST tell nothing of runs that were written for the judge
+                "canary_lift": judge_page.canary_sentence(judge),
+            }
+            return step.made(
+                metadata,
+                figures=figures,
+                reads=["test"],
+                params={"ledger_read": result.entry.kind},
+            )
 
     return audit
 
 
-def _report(spec: JudgeSpec) -> dg.AssetsDefinition:
+def _report(project: Project, spec: JudgeSpec) -> dg.AssetsDefinition:
     @judge_asset(
+        project,
         spec,
         "report",
         "html",
         automation_condition=KEPT_CURRENT,
         deps=[
-            *(judge_key(spec.name, name) for name in ("certificate", "audit", "scores")),
-            *_corpora("profile", "leak_controls"),
+            *project.keys(f"judges/{spec.name}", "certificate", "audit", "scores"),
+            *project.keys("corpora", "profile", "leak_controls"),
         ],
     )
-    def report(step: AssetStep) -> Made:
+    def report(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> Made:
         """Draw the certificate as a page that opens from disk and needs no script.
 
         Shows verdict, promise, curves, histograms, heatmap, lineage and limits.
         """
-        judge = step.judge(spec.name)
-        judge_page.write_page(judge)
-        return step.made({}, page=judge.key("page.html"))
+        with asset_step(project, context, data_root, mlflow) as step:
+            judge = step.judge(spec.name)
+            judge_page.write_page(judge)
+            return step.made({}, page=judge.key("page.html"))
 
     return report
 
 
-def _monitor(spec: JudgeSpec) -> dg.AssetsDefinition:
+def _monitor(project: Project, spec: JudgeSpec) -> dg.AssetsDefinition:
     @judge_asset(
+        project,
         spec,
         "monitor",
         "html",
@@ -197,18 +213,21 @@ def _monitor(spec: JudgeSpec) -> dg.AssetsDefinition:
         automation_condition=KEPT_CURRENT,
         freshness_policy=EXPIRES,
         deps=[
-            judge_key(spec.name, "certificate"),
-            key("corpora/split_manifest"),
+            project.key(f"judges/{spec.name}/certificate"),
+            project.key("corpora/split_manifest"),
         ],
     )
-    def monitor(step: AssetStep) -> Made:
+    def monitor(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> Made:
         """Test the thresholds of the judge on newly labelled tasks, where it is deployed.
 
         An alarm for an error above the budget is false with probability at most delta over all
         time. The page shows an interval for the error. Says so where there are no labels yet.
         """
-        judge = step.judge(spec.name)
-        return monitor_made(step, judge, monitoring.monitor_judge(judge))
+        with asset_step(project, context, data_root, mlflow) as step:
+            judge = step.judge(spec.name)
+            return monitor_made(step, judge, monitoring.monitor_judge(judge))
 
     return monitor
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import dagster as dg
 
 from certify_assets.defs.checks import AssetQuestion, asked_together, check
-from certify_assets.defs.setup import judges
+from certify_assets.defs.project import Project
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import HARVEST_JUDGES
 from certify_assets.operations import certifier, monitoring
@@ -16,7 +16,7 @@ from certify_assets.reports import judge_page
 Ask = Callable[[JudgedCorpus], Verdict]
 
 
-def judge_checks() -> list[dg.AssetChecksDefinition]:
+def judge_checks(project: Project) -> list[dg.AssetChecksDefinition]:
     """Return the checks of every judge: the platform's, and those of the user's document."""
     asked: list[tuple[str, bool, Ask]] = [
         ("certificate", True, reproducible),
@@ -25,18 +25,21 @@ def judge_checks() -> list[dg.AssetChecksDefinition]:
         ("audit", True, audit_verdict),
         ("audit", True, test_ledger),
     ]
-    harvested = [name for name in HARVEST_JUDGES if name in judges()]
+    harvested = [name for name in HARVEST_JUDGES if name in project.judges]
     return asked_together(
+        project,
         [
-            *(_check(name, *what) for name in judges() for what in asked),
+            *(_check(name, *what) for name in project.judges for what in asked),
             *(_check(name, "model", True, pseudo_labels_stay_out) for name in harvested),
-        ]
+        ],
     )
 
 
-def monitor_checks() -> list[dg.AssetChecksDefinition]:
+def monitor_checks(project: Project) -> list[dg.AssetChecksDefinition]:
     """Return the check of every judge's monitor."""
-    return asked_together([_check(name, "monitor", False, no_alarm) for name in judges()])
+    return asked_together(
+        project, [_check(name, "monitor", False, no_alarm) for name in project.judges]
+    )
 
 
 def _check(judge: str, part: str, blocking: bool, ask: Ask) -> AssetQuestion:

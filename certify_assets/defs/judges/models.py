@@ -8,10 +8,12 @@ from typing import Any
 import dagster as dg
 
 from certify_assets.corpora.embedded import EMBEDDED
-from certify_assets.defs.assets import AssetStep, Made, Metadata, asset, judge_asset
+from certify_assets.defs.assets import AssetStep, Made, Metadata, asset_step, judge_asset
 from certify_assets.defs.checks import check
-from certify_assets.defs.names import LM_GROUP, corpora_partitions, judge_key, key
+from certify_assets.defs.names import LM_GROUP, corpora_partitions
 from certify_assets.defs.policies import attempted, on_device, pool_of
+from certify_assets.defs.project import Project
+from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.errors import GateClosedError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.compact import shipped as compact
@@ -27,57 +29,76 @@ _LOGGED = ("adapter_model.safetensors", "adapter_config.json", "judge.json", "pr
 _SHOWN = ("success_weight", "candidates", "sft_trajectories", "sft_tasks", "seed")
 
 
-def judge_model(spec: JudgeSpec) -> dg.AssetsDefinition:
+def judge_model(project: Project, spec: JudgeSpec) -> dg.AssetsDefinition:
     """Return the model asset of a judge; skipped where a gate is closed or no source is there."""
+    asset_key = project.key(f"judges/{spec.name}/model")
     sources = dg.AssetCheckSpec(
         "has_sources",
-        asset=judge_key(spec.name, "model"),
+        asset=asset_key,
         partitions_def=corpora_partitions,
         description="Other corpora are there to train on; WARN with the reason where none is, and "
         "the judge is skipped.",
     )
 
+    def has_sources(description: str, *, passed: bool) -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(
+            asset_key=asset_key,
+            check_name=sources.name,
+            passed=passed,
+            severity=dg.AssetCheckSeverity.WARN,
+            description=description,
+        )
+
     @judge_asset(
+        project,
         spec,
         "model",
         *spec.libraries,
-        deps=_read_by(spec),
+        deps=_read_by(project, spec),
         check_specs=[sources] if spec.needs_other_corpora else None,
         output_required=not (spec.gated or spec.needs_other_corpora),
         **pool_of(spec),
         description=f"{spec.summary} {_about_training(spec)}",
     )
-    def model(step: AssetStep) -> Iterator[Any]:
-        judge = JudgedCorpus.of(step.corpus, spec)
-        if spec.needs_other_corpora and (missing := judge.family.no_sources(judge)):
-            step.skip(missing)
-            yield _has_sources(spec, missing, passed=False)
-            return
-        try:
-            with attempted(step.context):
-                record = judge.train(report=step.report)
-        except GateClosedError as closed:
-            step.skip(str(closed))
-            return
-        yield _recorded(step, judge, record)
-        if spec.needs_other_corpora:
-            yield _has_sources(
-                spec, judge.family.provenance(record)["training_sources"], passed=True
-            )
+    def model(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> Iterator[Any]:
+        found: list[Any] = []
+        with asset_step(project, context, data_root, mlflow) as step:
+            judge = JudgedCorpus.of(step.corpus, spec)
+            if spec.needs_other_corpora and (missing := judge.family.no_sources(judge)):
+                step.skip(missing)
+                found.append(has_sources(missing, passed=False))
+            elif (record := _trained(step, judge)) is not None:
+                found.append(_recorded(step, judge, record))
+                if spec.needs_other_corpora:
+                    read = judge.family.provenance(record)["training_sources"]
+                    found.append(has_sources(read, passed=True))
+        # Dagster hears of it once it is stored
+        yield from found
 
     return model
 
 
-def _read_by(spec: JudgeSpec) -> list[dg.AssetKey | dg.AssetDep]:
+def _trained(step: AssetStep, judge: JudgedCorpus) -> JudgeRecord | None:
+    """Train a judge; None where its gate is closed."""
+    try:
+        with attempted(step.context):
+            return judge.train(report=step.report)
+    except GateClosedError as closed:
+        step.skip(str(closed))
+        return None
+
+
+def _read_by(project: Project, spec: JudgeSpec) -> list[dg.AssetKey | dg.AssetDep]:
     """Return what a training reads."""
     if spec.needs_other_corpora:
         # every source's, and the target's own: no row may share a task with its CAL or TEST
         everywhere = dg.AllPartitionMapping()
         return [
-            dg.AssetDep(key("corpora/sft_split"), partition_mapping=everywhere),
-            dg.AssetDep(key("corpora/split_manifest"), partition_mapping=everywhere),
-            key("corpora/cal_split"),
-            key("corpora/test_split"),
+            dg.AssetDep(project.key("corpora/sft_split"), partition_mapping=everywhere),
+            dg.AssetDep(project.key("corpora/split_manifest"), partition_mapping=everywhere),
+            *project.keys("corpora", "cal_split", "test_split"),
         ]
     read = ["corpora/split_manifest"]
     if not spec.hosted:
@@ -91,7 +112,7 @@ def _read_by(spec: JudgeSpec) -> list[dg.AssetKey | dg.AssetDep]:
         read += [f"judges/{before}/{part}" for part in ("model", "scores")[: 1 + spec.gated]]
     if spec.uses_language_model and spec.reads_compact and not spec.gated:
         read.append("judges/compact_model")
-    return [key(name) for name in read]
+    return [project.key(name) for name in read]
 
 
 def _about_training(spec: JudgeSpec) -> str:
@@ -106,16 +127,6 @@ def _about_training(spec: JudgeSpec) -> str:
         return "Its registration: what the server says of itself, hashes of prompt and settings."
     resumes = " Resumes from its checkpoints." if spec.uses_language_model else ""
     return f"Saved without pickle.{resumes}"
-
-
-def _has_sources(spec: JudgeSpec, description: str, *, passed: bool) -> dg.AssetCheckResult:
-    return dg.AssetCheckResult(
-        asset_key=judge_key(spec.name, "model"),
-        check_name="has_sources",
-        passed=passed,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=description,
-    )
 
 
 def _recorded(step: AssetStep, judge: JudgedCorpus, record: JudgeRecord) -> Made:
@@ -200,34 +211,42 @@ def _adapter_files(folder: Path) -> dict[Path, str]:
     return {folder / name: "adapter" for name in _LOGGED if (folder / name).is_file()}
 
 
-@asset(
-    "judges",
-    LM_GROUP,
-    partitions_def=None,
-    kinds={"safetensors"},
-    **on_device("compact"),
-)
-def compact_model(step: AssetStep) -> Made:
-    """Verify the causal language model that comes with the package.
+def compact_model(project: Project) -> dg.AssetsDefinition:
+    """Return the asset of the language model that comes with the package."""
 
-    The judges base, sft and grpo read it. Every file must be as its provenance says.
-    """
-    found = compact.require_shipped()
-    facts = found.provenance
-    counts = {name: facts[name] for name in ("runs", "tokens")}
-    return step.made(
-        {
-            "revision": found.revision,
-            "versions": facts["versions"],
-            "pretraining_tasks": facts["pretraining_tasks"],
-        },
-        version=found.revision,
-        params={**facts["settings"], **counts},
-        metrics={"parameters": found.parameters},
-        tags={"certify.base_model": "compact", "certify.base_revision": found.revision},
-        curves={"loss": [(point["step"], point["loss"]) for point in facts["loss_curve"]]},
-        files={found.folder / name: "model" for name in ("provenance.json", "config.json")},
+    @project.asset(
+        "judges/compact_model",
+        LM_GROUP,
+        partitions_def=None,
+        kinds={"safetensors"},
+        **on_device("compact"),
     )
+    def model(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> Made:
+        """Verify the causal language model that comes with the package.
+
+        The judges base, sft and grpo read it. Every file must be as its provenance says.
+        """
+        with asset_step(project, context, data_root, mlflow) as step:
+            found = compact.require_shipped()
+            facts = found.provenance
+            counts = {name: facts[name] for name in ("runs", "tokens")}
+            return step.made(
+                {
+                    "revision": found.revision,
+                    "versions": facts["versions"],
+                    "pretraining_tasks": facts["pretraining_tasks"],
+                },
+                version=found.revision,
+                params={**facts["settings"], **counts},
+                metrics={"parameters": found.parameters},
+                tags={"certify.base_model": "compact", "certify.base_revision": found.revision},
+                curves={"loss": [(point["step"], point["loss"]) for point in facts["loss_curve"]]},
+                files={found.folder / name: "model" for name in ("provenance.json", "config.json")},
+            )
+
+    return model
 
 
 @check("judges/compact_model", blocking=True, partitioned=False)

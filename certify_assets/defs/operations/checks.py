@@ -4,6 +4,7 @@ import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.checks import asked_together, check
+from certify_assets.defs.project import Project
 from certify_assets.operations import checks
 from certify_assets.operations.checks import Verdict
 from certify_assets.operations.labels import label_table
@@ -14,7 +15,7 @@ from certify_assets.operations.review_queue import queue_agreement
 _WARN, _ERROR = 0.10, 0.25
 
 
-def operation_checks() -> list[dg.AssetChecksDefinition]:
+def operation_checks(project: Project) -> list[dg.AssetChecksDefinition]:
     """Return the checks of the decisions."""
     asked = [
         # rows that were refused go to review: what comes after is for that
@@ -23,10 +24,10 @@ def operation_checks() -> list[dg.AssetChecksDefinition]:
         check("operations/decisions", blocking=True)(checks.drawn_as_planned),
         check("operations/batch_certificates")(checks.batches_certified),
     ]
-    return asked_together(asked)
+    return asked_together(project, asked)
 
 
-def recertify_checks() -> list[dg.AssetChecksDefinition]:
+def recertify_checks(project: Project) -> list[dg.AssetChecksDefinition]:
     """Return the checks of monitor and recertification, each of three states."""
     asked = [
         check("operations/monitor")(checks.no_alarm),
@@ -34,12 +35,12 @@ def recertify_checks() -> list[dg.AssetChecksDefinition]:
         check("operations/recertification")(checks.audit_sample_complete),
         check("operations/recertification")(checks.not_expired),
     ]
-    return asked_together(asked)
+    return asked_together(project, asked)
 
 
-def review_checks() -> list[dg.AssetChecksDefinition]:
+def review_checks(project: Project) -> list[dg.AssetChecksDefinition]:
     """Return the checks of the labels."""
-    return asked_together([reviewers_agree, labels_of_known_runs])
+    return asked_together(project, [reviewers_agree, labels_of_known_runs])
 
 
 @check("operations/reviewed_labels")

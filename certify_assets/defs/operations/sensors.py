@@ -18,7 +18,7 @@ from certify_assets.corpora.inbox import (
     scan_inbox,
     scan_incoming,
 )
-from certify_assets.defs.jobs import decide_job, onboard_job, recertify_job
+from certify_assets.defs.jobs import DECIDE, ONBOARD, RECERTIFY
 from certify_assets.defs.names import (
     CORPORA,
     INBOX,
@@ -27,6 +27,7 @@ from certify_assets.defs.names import (
     observation,
     source_version,
 )
+from certify_assets.defs.project import Project
 from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import CertifyError
 from certify_assets.operations.certifier import own_key
@@ -44,11 +45,11 @@ _ENDED = {
 }
 
 
-def _sensor(job: Any, seconds: int = 60) -> Callable[[Callable[..., Any]], dg.SensorDefinition]:
+def _sensor(job: str, seconds: int = 60) -> Callable[[Callable[..., Any]], dg.SensorDefinition]:
     """Return `dagster.sensor` for a function whose docstring describes it."""
     return lambda function: dg.sensor(
-        name=function.__name__.removesuffix("_sensor"),
-        job=job,
+        # by its name: a component's definitions are merged with those that hold the job
+        job_name=job,
         minimum_interval_seconds=seconds,
         default_status=dg.DefaultSensorStatus.STOPPED,
         description=getdoc(function),
@@ -79,41 +80,98 @@ def _result(
     )
 
 
-@_sensor(onboard_job)
-def new_runs_sensor(context: dg.SensorEvaluationContext, data_root: DataRoot) -> dg.SensorResult:
-    """Watch incoming/<corpus>/ of the data root.
+def platform_sensors(project: Project) -> list[dg.SensorDefinition]:
+    """Return the sensors of folders, versions, inboxes and labels."""
 
-    Files that are complete and new add the partition and start the whole pipeline.
-    """
-    store = data_root.view()
-    folder = store.folder.locate("incoming")
-    accept = _registers(store, lambda corpus: adopt(store, folder, corpus))
-    return _request_runs(context, *scan_incoming(store, folder), accept)
+    @_sensor(ONBOARD)
+    def new_runs(context: dg.SensorEvaluationContext, data_root: DataRoot) -> dg.SensorResult:
+        """Watch incoming/<corpus>/ of the data root.
+
+        Files that are complete and new add the partition and start the whole pipeline.
+        """
+        store = data_root.view()
+        folder = store.folder.locate("incoming")
+        accept = _registers(project, store, lambda corpus: adopt(store, folder, corpus))
+        return _request_runs(context, *scan_incoming(store, folder), accept)
+
+    @_sensor(ONBOARD)
+    def new_versions(context: dg.SensorEvaluationContext, data_root: DataRoot) -> dg.SensorResult:
+        """Watch the versions of corpora that have certificates.
+
+        One that `certify corpus import --add` or `--replace` delivered starts the whole pipeline.
+        """
+        store, seen = data_root.view(), _seen(context)
+        requests: dict[str, str] = {}
+        for name in sorted(context.instance.get_dynamic_partitions(CORPORA)):
+            corpus = Corpus(store, name)
+            versions = corpus.deliveries.read()
+            if not versions or versions[-1].trajectories_sha256 == seen.get(name):
+                continue
+            if _is_running(context.instance, name):
+                # that run may be what delivered it, or certify it
+                context.log.info(f"{_name(name)} waits: a run of it is not finished")
+                continue
+            new = seen[name] = versions[-1].trajectories_sha256
+            if not corpus.obstacle and _certified_earlier(corpus, new):
+                requests[f"version:{name}:{new}"] = name
+        return _result(seen, requests, "no version that certificates wait for")
+
+    @_sensor(DECIDE)
+    def new_inbox(context: dg.SensorEvaluationContext, data_root: DataRoot) -> dg.SensorResult:
+        """Watch inbox/<corpus>/ of the data root.
+
+        Files that are complete and new are imported as a batch and decided.
+        """
+
+        def accept(arrival: Arrival) -> tuple[str, dg.AssetObservation]:
+            # runs that a batch holds are known, so content that comes back needs no run of its own
+            key = f"inbox:{arrival.corpus}:{arrival.version}"
+            return key, observation(project.key(INBOX), arrival.corpus, arrival.version)
+
+        return _request_runs(
+            context, *scan_inbox(data_root.view()), accept, "nothing new in an inbox"
+        )
+
+    @_sensor(RECERTIFY, _PATIENCE)
+    def reviewed_labels(
+        context: dg.SensorEvaluationContext, data_root: DataRoot
+    ) -> dg.SensorResult:
+        """Watch the labels of every corpus.
+
+        New ones go to monitor and recertification, each set of labels once.
+        """
+        store, seen = data_root.view(), _seen(context)
+        requests = dict[str, str]()
+        for name in sorted(context.instance.get_dynamic_partitions(CORPORA)):
+            _, labels = known_head(Corpus(store, name))
+            if labels and seen.get(name) != labels:
+                seen[name] = labels
+                requests[f"labels:{name}:{labels}"] = name
+        return _result(seen, requests, "no new label")
+
+    return [new_runs, new_versions, new_inbox, reviewed_labels]
 
 
-@_sensor(onboard_job)
-def new_versions_sensor(
-    context: dg.SensorEvaluationContext, data_root: DataRoot
-) -> dg.SensorResult:
-    """Watch the versions of corpora that have certificates.
+def declared_corpora_sensor(
+    project: Project, name: str, configs: Sequence[CorpusConfig]
+) -> dg.SensorDefinition:
+    """Return the sensor of declared corpora: it registers them and requests runs on changes."""
+    declared: Mapping[str, CorpusConfig] = {config.name: config for config in configs}
 
-    One that `certify corpus import --add` or `--replace` delivered starts the whole pipeline.
-    """
-    store, seen = data_root.view(), _seen(context)
-    requests: dict[str, str] = {}
-    for name in sorted(context.instance.get_dynamic_partitions(CORPORA)):
-        corpus = Corpus(store, name)
-        versions = corpus.deliveries.read()
-        if not versions or versions[-1].trajectories_sha256 == seen.get(name):
-            continue
-        if _is_running(context.instance, name):
-            # that run may be what delivered it, or certify it
-            context.log.info(f"{_name(name)} waits: a run of it is not finished")
-            continue
-        new = seen[name] = versions[-1].trajectories_sha256
-        if not corpus.obstacle and _certified_earlier(corpus, new):
-            requests[f"version:{name}:{new}"] = name
-    return _result(seen, requests, "no version that certificates wait for")
+    @dg.sensor(
+        name=name,
+        job_name=ONBOARD,
+        minimum_interval_seconds=60,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Register {', '.join(declared)} as declared, add the partitions, and start "
+        "the whole pipeline where files or settings changed.",
+    )
+    def sense(context: dg.SensorEvaluationContext, data_root: DataRoot) -> dg.SensorResult:
+        store = data_root.view()
+        accept = _registers(project, store, lambda corpus: declare(store, declared[corpus]))
+        return _request_runs(context, *scan_declared(store, declared.values()), accept)
+
+    return sense
 
 
 def _is_running(instance: dg.DagsterInstance, corpus: str) -> bool:
@@ -133,43 +191,9 @@ def _certified_earlier(corpus: Corpus, trajectories_sha256: str) -> bool:
     return bool(made) and trajectories_sha256 not in made
 
 
-def declared_corpora_sensor(name: str, configs: Sequence[CorpusConfig]) -> dg.SensorDefinition:
-    """Return the sensor of declared corpora: it registers them and requests runs on changes."""
-    declared: Mapping[str, CorpusConfig] = {config.name: config for config in configs}
-
-    @dg.sensor(
-        name=name,
-        # by its name: a component's definitions are merged with those that hold the job
-        job_name=onboard_job.name,
-        minimum_interval_seconds=60,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Register {', '.join(declared)} as declared, add the partitions, and start "
-        "the whole pipeline where files or settings changed.",
-    )
-    def sense(context: dg.SensorEvaluationContext, data_root: DataRoot) -> dg.SensorResult:
-        store = data_root.view()
-        accept = _registers(store, lambda corpus: declare(store, declared[corpus]))
-        return _request_runs(context, *scan_declared(store, declared.values()), accept)
-
-    return sense
-
-
-@_sensor(decide_job)
-def new_inbox_sensor(context: dg.SensorEvaluationContext, data_root: DataRoot) -> dg.SensorResult:
-    """Watch inbox/<corpus>/ of the data root.
-
-    Files that are complete and new are imported as a batch and decided.
-    """
-
-    def accept(arrival: Arrival) -> tuple[str, dg.AssetObservation]:
-        # runs that a batch holds are known, so content that comes back needs no run of its own
-        key = f"inbox:{arrival.corpus}:{arrival.version}"
-        return key, observation(INBOX, arrival.corpus, arrival.version)
-
-    return _request_runs(context, *scan_inbox(data_root.view()), accept, "nothing new in an inbox")
-
-
-def _registers(store: Snapshot, register: Callable[[str], CorpusConfig]) -> _Accept:
+def _registers(
+    project: Project, store: Snapshot, register: Callable[[str], CorpusConfig]
+) -> _Accept:
     """Return what registers a corpus and its files, in one step."""
 
     def accept(arrival: Arrival) -> tuple[str, dg.AssetObservation]:
@@ -178,7 +202,9 @@ def _registers(store: Snapshot, register: Callable[[str], CorpusConfig]) -> _Acc
             register(corpus)
             number = record_version(store, arrival)
             version = source_version(Corpus(store, corpus))
-        return f"{corpus}:{number}:{arrival.version}", observation(SOURCE, corpus, version)
+        return f"{corpus}:{number}:{arrival.version}", observation(
+            project.key(SOURCE), corpus, version
+        )
 
     return accept
 
@@ -212,21 +238,3 @@ def _request_runs(
 def _name(entry: str) -> str:
     """Return the name of a folder, safe for a log: names are untrusted."""
     return entry if entry.isprintable() else ascii(entry)
-
-
-@_sensor(recertify_job, _PATIENCE)
-def reviewed_labels_sensor(
-    context: dg.SensorEvaluationContext, data_root: DataRoot
-) -> dg.SensorResult:
-    """Watch the labels of every corpus.
-
-    New ones go to monitor and recertification, each set of labels once.
-    """
-    store, seen = data_root.view(), _seen(context)
-    requests = dict[str, str]()
-    for name in sorted(context.instance.get_dynamic_partitions(CORPORA)):
-        _, labels = known_head(Corpus(store, name))
-        if labels and seen.get(name) != labels:
-            seen[name] = labels
-            requests[f"labels:{name}:{labels}"] = name
-    return _result(seen, requests, "no new label")

@@ -2,25 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import partial
 
 import dagster as dg
 from pydantic import Field
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.assets import AssetStep, Made, asset
-from certify_assets.defs.names import RESEARCH_GROUP, RESULTS_GROUP, code_version, judge_key, key
+from certify_assets.defs.assets import Made, asset_step
+from certify_assets.defs.names import RESEARCH_GROUP, RESULTS_GROUP, code_version
 from certify_assets.defs.policies import KEPT_CURRENT
-from certify_assets.defs.setup import judges
+from certify_assets.defs.project import Project
+from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.files import canonical_json
 from certify_assets.judges.specs import JUDGES
 from certify_assets.operations import comparison
 from certify_assets.reports import comparison_page
 from certify_assets.research import certifiability, real_scores, tables
 from certify_assets.research import simulation_study as simulations
-
-_compared = partial(asset, "corpora", RESULTS_GROUP)
-_table = partial(asset, "research", RESEARCH_GROUP, partitions_def=None)
 
 
 class SimulationConfig(dg.Config):
@@ -31,152 +28,185 @@ class SimulationConfig(dg.Config):
     workers: int = Field(default=1, description="Processes; results do not depend on it.")
 
 
-def comparison_assets() -> list[dg.AssetsDefinition]:
+def comparison_assets(project: Project) -> list[dg.AssetsDefinition]:
     """Return the judges of a corpus side by side, and the table over all corpora."""
+
+    # those of the user's document too
+    @project.asset(
+        "corpora/comparison",
+        RESULTS_GROUP,
+        deps=[*project.every("certificate", "audit"), project.key("corpora/leak_controls")],
+        kinds={"json", "html"},
+        automation_condition=KEPT_CURRENT,
+    )
+    def comparison_of_judges(
+        context: dg.AssetExecutionContext,
+        data_root: DataRoot,
+        mlflow: MlflowTracker,
+    ) -> Made:
+        """Compare every judge that scored the corpus with the leak controls.
+
+        Shows AUROC and its interval, within tasks too, certified coverage, audit and cost. Says
+        which judge is best at what, and what does not help. Names the judges that are missing.
+        """
+        with asset_step(project, context, data_root, mlflow) as step:
+            store, corpus = step.store, step.corpus.name
+            document = comparison.write_comparison(Corpus(store, corpus))
+            comparison_page.write_comparison_page(store, [document], corpus=corpus)
+            metrics = comparison_page.comparison_metrics(document)
+            metadata = {
+                "judges": dg.MetadataValue.md(comparison_page.comparison_markdown(document)),
+                "findings": [item["message"] for item in document["findings"]],
+                "missing": dg.MetadataValue.json(document["missing"]),
+                **comparison_page.plotted(metrics),
+            }
+            page = comparison.comparison_key(corpus, "comparison.html")
+            return step.made(metadata, documents=_by_judge(metrics), page=page)
+
+    # every partition: the table is over all corpora
+    @project.asset(
+        "research/main_table",
+        RESEARCH_GROUP,
+        deps=[comparison_of_judges],
+        kinds={"json", "html"},
+        automation_condition=KEPT_CURRENT,
+        partitions_def=None,
+    )
+    def main_table_of_judges(
+        context: dg.AssetExecutionContext,
+        data_root: DataRoot,
+        mlflow: MlflowTracker,
+    ) -> Made:
+        """Compare every judge on every corpus of the data root.
+
+        AUROC, certified coverage at both budgets, audit, cost; as page and CSV.
+        """
+        with asset_step(project, context, data_root, mlflow) as step:
+            document = comparison.write_main_table(step.store)
+            page = comparison_page.write_comparison_page(
+                step.store, document["corpora"], document["left_out"]
+            )
+            comparison_page.write_main_exports(step.store, document["corpora"])
+            metadata = {
+                "corpora": dg.MetadataValue.md(comparison_page.table_markdown(document["corpora"])),
+                "rows": sum(len(item["rows"]) for item in document["corpora"]),
+                "left_out": dg.MetadataValue.json(document["left_out"]),
+            }
+            return step.made(metadata, page=page)
+
     return [comparison_of_judges, main_table_of_judges]
 
 
-def study_assets() -> list[dg.AssetsDefinition]:
+def study_assets(project: Project) -> list[dg.AssetsDefinition]:
     """Return what the study makes, but for the comparison."""
+
+    @project.asset(
+        "research/real_scores",
+        RESEARCH_GROUP,
+        deps=[project.key(f"judges/{name}/audit") for name in JUDGES],
+        kinds={"json"},
+    )
+    def real_scores_of_judges(
+        context: dg.AssetExecutionContext,
+        data_root: DataRoot,
+        mlflow: MlflowTracker,
+    ) -> Made:
+        """Run every procedure on the scores of every audited judge.
+
+        On CAL and on TEST's own, with the task-resampling audit of the naive one and the three
+        gates. Judges that are missing are passed over.
+        """
+        with asset_step(project, context, data_root, mlflow) as step:
+            found = real_scores.write_real_scores(step.corpus, run_id=step.run_id)
+            by_judge = {
+                f"auroc_test_{item.judge}": item.auroc_test
+                for item in found.judges
+                if item.auroc_test is not None
+            }
+            missing = [asdict(item) for item in found.missing]
+            metadata = {"judges": len(found.judges), "missing": missing, **by_judge}
+            return step.made(metadata, documents=_by_judge(by_judge))
+
+    # every partition of each: the model is over all corpora
+    @project.asset(
+        "research/certifiability",
+        RESEARCH_GROUP,
+        code_version=code_version(schema=certifiability.CERTIFIABILITY_SCHEMA),
+        deps=project.every("certificate"),
+        kinds={"json"},
+        partitions_def=None,
+    )
+    def certifiability_model(
+        context: dg.AssetExecutionContext,
+        data_root: DataRoot,
+        mlflow: MlflowTracker,
+    ) -> Made:
+        """Fit certified coverage against (1−π)(2A₀−1) over every corpus with certificates.
+
+        Leaves each corpus out in turn, compares other forms, and says how far the fit can be
+        trusted. With fewer than three corpora it stores the points and says so.
+        """
+        with asset_step(project, context, data_root, mlflow) as step:
+            found = certifiability.write_certifiability(step.store)
+            metadata = {
+                "corpora": len(found.measured),
+                "findings": [message for _, message in found.findings],
+                "left_out": dict(found.left_out),
+            }
+            return step.made(metadata, metrics=certifiability.law_metrics(found))
+
+    @project.asset(
+        "research/simulation",
+        RESEARCH_GROUP,
+        kinds={"json"},
+        partitions_def=None,
+    )
+    def simulation_study(
+        context: dg.AssetExecutionContext,
+        data_root: DataRoot,
+        mlflow: MlflowTracker,
+        config: SimulationConfig,
+    ) -> Made:
+        """Measure violation and coverage of every procedure where the truth is known.
+
+        On the paper's process, three adversarial designs, and designs in which the score cannot
+        see the errors. The truth is by quadrature. About ten CPU minutes.
+        """
+        with asset_step(project, context, data_root, mlflow) as step:
+            simulation = simulations.run_study(
+                step.store,
+                **config.model_dump(),
+                progress=lambda cell, done, total: step.context.log.info(
+                    f"{done} of {total}: {cell.title}"
+                ),
+            )
+            metrics = simulations.study_metrics(simulation)
+            return step.made({}, params=config.model_dump(), metrics=metrics)
+
+    # every partition of what has one: the report is over all corpora
+    @project.asset(
+        "research/report",
+        RESEARCH_GROUP,
+        deps=[project.key("corpora/profile"), real_scores_of_judges, simulation_study],
+        kinds={"html"},
+        partitions_def=None,
+    )
+    def study_report(
+        context: dg.AssetExecutionContext,
+        data_root: DataRoot,
+        mlflow: MlflowTracker,
+    ) -> Made:
+        """Draw the tables of the paper next to ours, as one page and as CSV.
+
+        What was not run says so.
+        """
+        with asset_step(project, context, data_root, mlflow) as step:
+            tables.write_study(step.store)
+            return step.made({}, page=tables.STUDY_PAGE)
+
     return [real_scores_of_judges, certifiability_model, simulation_study, study_report]
 
 
 def _by_judge(figures: Mapping[str, float | None]) -> dict[str, str]:
     """Return them as a document: MLflow sorts no judges by metrics that have their names."""
     return {"by_judge.json": canonical_json(dict(figures)).decode("utf-8")}
-
-
-@_compared(
-    name="comparison",
-    # those of the user's document too
-    deps=[judge_key(name, part) for name in judges() for part in ("certificate", "audit")]
-    + [key("corpora/leak_controls")],
-    kinds={"json", "html"},
-    automation_condition=KEPT_CURRENT,
-)
-def comparison_of_judges(step: AssetStep) -> Made:
-    """Compare every judge that scored the corpus with the leak controls.
-
-    Shows AUROC and its interval, within tasks too, certified coverage, audit and cost. Says which
-    judge is best at what, and what does not help. Judges that are missing are named, not waited
-    for.
-    """
-    store, corpus = step.store, step.corpus.name
-    document = comparison.write_comparison(Corpus(store, corpus))
-    comparison_page.write_comparison_page(store, [document], corpus=corpus)
-    metrics = comparison_page.comparison_metrics(document)
-    metadata = {
-        "judges": dg.MetadataValue.md(comparison_page.comparison_markdown(document)),
-        "findings": [item["message"] for item in document["findings"]],
-        "missing": dg.MetadataValue.json(document["missing"]),
-        **comparison_page.plotted(metrics),
-    }
-    page = comparison.comparison_key(corpus, "comparison.html")
-    return step.made(metadata, documents=_by_judge(metrics), page=page)
-
-
-@_table(
-    name="main_table",
-    # every partition: the table is over all corpora
-    deps=[comparison_of_judges],
-    kinds={"json", "html"},
-    automation_condition=KEPT_CURRENT,
-)
-def main_table_of_judges(step: AssetStep) -> Made:
-    """Compare every judge on every corpus of the data root.
-
-    AUROC, certified coverage at both budgets, audit, cost; as page and CSV.
-    """
-    document = comparison.write_main_table(step.store)
-    page = comparison_page.write_comparison_page(
-        step.store, document["corpora"], document["left_out"]
-    )
-    comparison_page.write_main_exports(step.store, document["corpora"])
-    metadata = {
-        "corpora": dg.MetadataValue.md(comparison_page.table_markdown(document["corpora"])),
-        "rows": sum(len(item["rows"]) for item in document["corpora"]),
-        "left_out": dg.MetadataValue.json(document["left_out"]),
-    }
-    return step.made(metadata, page=page)
-
-
-@asset(
-    "research",
-    RESEARCH_GROUP,
-    name="real_scores",
-    deps=[judge_key(name, "audit") for name in JUDGES],
-    kinds={"json"},
-)
-def real_scores_of_judges(step: AssetStep) -> Made:
-    """Run every procedure on the scores of every audited judge.
-
-    On CAL and on TEST's own, with the task-resampling audit of the naive one and the three gates.
-    Judges that are missing are passed over.
-    """
-    found = real_scores.write_real_scores(step.corpus, run_id=step.run_id)
-    by_judge = {
-        f"auroc_test_{item.judge}": item.auroc_test
-        for item in found.judges
-        if item.auroc_test is not None
-    }
-    missing = [asdict(item) for item in found.missing]
-    metadata = {"judges": len(found.judges), "missing": missing, **by_judge}
-    return step.made(metadata, documents=_by_judge(by_judge))
-
-
-@_table(
-    name="certifiability",
-    code_version=code_version(schema=certifiability.CERTIFIABILITY_SCHEMA),
-    # every partition of each: the model is over all corpora
-    deps=[judge_key(judge, "certificate") for judge in judges()],
-    kinds={"json"},
-)
-def certifiability_model(step: AssetStep) -> Made:
-    """Fit certified coverage against (1−π)(2A₀−1) over every corpus with certificates.
-
-    Leaves each corpus out in turn, compares other forms, and says how far the fit can be trusted.
-    With fewer than three corpora it stores the points and says so.
-    """
-    found = certifiability.write_certifiability(step.store)
-    metadata = {
-        "corpora": len(found.measured),
-        "findings": [message for _, message in found.findings],
-        "left_out": dict(found.left_out),
-    }
-    return step.made(metadata, metrics=certifiability.law_metrics(found))
-
-
-@_table(
-    name="simulation",
-    kinds={"json"},
-)
-def simulation_study(step: AssetStep, config: SimulationConfig) -> Made:
-    """Measure violation and coverage of every procedure where the truth is known.
-
-    On the paper's process, three adversarial designs, and designs in which the score cannot see the
-    errors. The truth is by quadrature. About ten CPU minutes.
-    """
-    simulation = simulations.run_study(
-        step.store,
-        **config.model_dump(),
-        progress=lambda cell, done, total: step.context.log.info(
-            f"{done} of {total}: {cell.title}"
-        ),
-    )
-    metrics = simulations.study_metrics(simulation)
-    return step.made({}, params=config.model_dump(), metrics=metrics)
-
-
-@_table(
-    name="report",
-    # every partition of what has one: the report is over all corpora
-    deps=[key("corpora/profile"), real_scores_of_judges, simulation_study],
-    kinds={"html"},
-)
-def study_report(step: AssetStep) -> Made:
-    """Draw the tables of the paper next to ours, as one page and as CSV.
-
-    What was not run says so.
-    """
-    tables.write_study(step.store)
-    return step.made({}, page=tables.STUDY_PAGE)

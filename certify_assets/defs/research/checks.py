@@ -4,6 +4,7 @@ import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.checks import asked_together, check
+from certify_assets.defs.project import Project
 from certify_assets.judges.specs import PROCEDURES
 from certify_assets.operations import comparison
 from certify_assets.operations.checks import Verdict
@@ -12,14 +13,16 @@ from certify_assets.research import simulation_study as study
 from certify_assets.storage.store import Snapshot
 
 
-def comparison_checks() -> list[dg.AssetChecksDefinition]:
+def comparison_checks(project: Project) -> list[dg.AssetChecksDefinition]:
     """Return the checks of the comparison of a corpus's judges."""
-    return asked_together([beats_controls, same_rows])
+    return asked_together(project, [beats_controls, same_rows])
 
 
-def research_checks() -> list[dg.AssetChecksDefinition]:
+def research_checks(project: Project) -> list[dg.AssetChecksDefinition]:
     """Return the checks of studies and tables."""
-    return asked_together([certifiability_model_honest, validity_within_delta, matches_the_paper])
+    return asked_together(
+        project, [certifiability_model_honest, validity_within_delta, matches_the_paper]
+    )
 
 
 @check("corpora/comparison")

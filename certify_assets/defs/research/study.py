@@ -18,7 +18,9 @@ from certify_assets.defs.execution import (
     observe_sources,
     one_run,
 )
-from certify_assets.defs.names import VERSION, document_of, judge_of, key, name_of, stored_version
+from certify_assets.defs.jobs import STUDY, TABLES
+from certify_assets.defs.names import VERSION, document_of, stored_version
+from certify_assets.defs.project import this_project
 from certify_assets.errors import InputError
 from certify_assets.judges.specs import JUDGES
 from certify_assets.research.simulation_study import SIMULATION_KEY
@@ -26,7 +28,6 @@ from certify_assets.research.tables import Outcome
 from certify_assets.storage.root import default_root
 from certify_assets.storage.store import Store
 
-STUDY, TABLES = "research_study", "research_tables"
 _SIMULATION = "research/simulation"
 # what reads every judge there is
 _LAST = {"corpora/comparison", "research/real_scores"}
@@ -88,13 +89,13 @@ def job_keys(job: str) -> Collection[dg.AssetKey]:
 
 def _trains(item: dg.AssetKey) -> bool:
     """Whether it belongs to a trained language model, which takes minutes to hours."""
-    spec = JUDGES.get(judge_of(item))
+    spec = JUDGES.get(this_project().judge_of(item))
     return spec is not None and spec.uses_language_model and not spec.untrained
 
 
 def _part(item: dg.AssetKey) -> int:
-    spec = JUDGES.get(judge_of(item))
-    if name_of(item) in _LAST:
+    spec = JUDGES.get(this_project().judge_of(item))
+    if this_project().name_of(item) in _LAST:
         return 2
     return int(spec is not None and spec.needs_other_corpora)
 
@@ -108,14 +109,15 @@ def _make(
         observe_sources(instance, corpus)
         selection = stale(instance, keys, corpus, profile)
         if selection:
+            simulation = this_project().key(_SIMULATION)
             trials = {"config": {"trials": profile.trials}}
             result = execute(
                 job,
                 instance,
                 corpus,
                 selection,
-                config={key(_SIMULATION).to_python_identifier(): trials}
-                if key(_SIMULATION) in selection
+                config={simulation.to_python_identifier(): trials}
+                if simulation in selection
                 else None,
                 quiet=False,
                 label=f"{corpus} " if corpus else "",
@@ -123,7 +125,7 @@ def _make(
     outcomes = [
         _outcome(corpus, item, result)
         if result is not None and item in selection
-        else Outcome(corpus, name_of(item), "kept")
+        else Outcome(corpus, this_project().name_of(item), "kept")
         for item in sorted(keys)
     ]
     for outcome in outcomes:
@@ -138,17 +140,17 @@ def _outcome(corpus: str, item: dg.AssetKey, result: dg.JobExecutionResult) -> O
         # of a step, or "CHECK of ASSET"
         step = place.split(".")[0] == item.to_python_identifier()
         if step or place.endswith(f" of {item.to_user_string()}"):
-            return Outcome(corpus, name_of(item), "failed", text)
+            return Outcome(corpus, this_project().name_of(item), "failed", text)
     reason = _WAITED
     for event in result.all_events:
         if event.asset_key != item:
             continue
         if event.is_step_materialization:
-            return Outcome(corpus, name_of(item), "done")
+            return Outcome(corpus, this_project().name_of(item), "done")
         if event.event_type == dg.DagsterEventType.ASSET_OBSERVATION:
             noted = event.asset_observation_data.asset_observation.metadata
             reason = str(noted["gate_closed"].value) if "gate_closed" in noted else reason
-    return Outcome(corpus, name_of(item), "skipped", reason)
+    return Outcome(corpus, this_project().name_of(item), "skipped", reason)
 
 
 def stale(
@@ -168,7 +170,7 @@ def stale(
         if item in keys and (
             graph.get(item).parent_keys & found
             or not _is_current(instance, store, graph, item, corpus)
-            or (name_of(item) == _SIMULATION and _trials(store) < profile.trials)
+            or (this_project().name_of(item) == _SIMULATION and _trials(store) < profile.trials)
         ):
             found.add(item)
     return found
@@ -188,10 +190,11 @@ def _is_current(
     made = _newest(instance, item, partition)
     if made is None:
         return False
-    tags, now = _tags(made), stored_version(store, item, partition)
+    name = this_project().name_of(item)
+    tags, now = _tags(made), stored_version(store, name, partition)
     if tags.get("dagster/code_version") != node.code_version:
         return False
-    if now is None and document_of(item, partition) is not None:
+    if now is None and document_of(name, partition) is not None:
         return False
     if now is not None and tags.get(VERSION) != now.value:
         return False
