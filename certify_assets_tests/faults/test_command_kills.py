@@ -236,13 +236,17 @@ def test_a_killed_command_is_called_again(
         words = words.replace("$BATCH", batch_names(stored)[-1])
     assert _call(whole, words) == 0
     count = int((whole / "points").read_text("utf-8"))
-    draw, faults = random.Random(f"{name} {SEED}"), list[str]()
+    draw, faults, unreached = random.Random(f"{name} {SEED}"), list[str](), list[int]()
     points = sorted(draw.sample(range(1, count + 1), min(KILLS, count)))
     for doom in points:
         world = tmp_path / f"killed-{doom}"
         copied(base, world / "root")
         before = results(world / "root")
-        assert _call(world, words, doom) == -signal.SIGKILL
+        if (code := _call(world, words, doom)) == 0:
+            # it wrote less this time, and ended before that point
+            unreached.append(doom)
+            continue
+        assert code == -signal.SIGKILL
         left = results(world / "root")
         try:
             verify(Store(str(world / "root")))
@@ -253,8 +257,9 @@ def test_a_killed_command_is_called_again(
         except (AssertionError, CertifyError) as error:
             faults.append(f"place {doom}: {error}")
         shutil.rmtree(world)
-    table.append(Tried(request.node.callspec.id, count, len(points), faults))
-    assert faults == []
+    kills = len(points) - len(unreached)
+    table.append(Tried(request.node.callspec.id, count, kills, faults))
+    assert faults == [] and kills >= len(points) / 2
 
 
 def _require_same(root: Path, whole: Path) -> None:
