@@ -32,6 +32,7 @@ PAGES: Final = sorted(
     path.relative_to(REPOSITORY).as_posix()
     for path in (
         REPOSITORY / "README.md",
+        REPOSITORY / "CONTRIBUTING.md",
         REPOSITORY / "deploy/README.md",
         *(REPOSITORY / "docs").rglob("*.md"),
     )
@@ -83,6 +84,13 @@ class Block:
 def read(page: str) -> str:
     """Return the text of a page."""
     return (REPOSITORY / page).read_text("utf-8")
+
+
+def recipe(path: str) -> str:
+    """Return the block of CONTRIBUTING.md that is about a file."""
+    text = read("CONTRIBUTING.md")
+    (body,) = re.findall(rf"^```\w+ title=\"{path}\"\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return str(body)
 
 
 def blocks(page: str) -> list[Block]:

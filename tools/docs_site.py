@@ -1,7 +1,7 @@
 """Hooks of MkDocs for the site that `make docs` builds.
 
-The home page is README.md, so that both say the same. README.md of `deploy/`, the changelog and the
-notebook with its outputs are pages too. The reference is drawn from the click commands and the JSON schemas.
+The home page is README.md, so that both say the same. CONTRIBUTING.md, README.md of `deploy/`, the
+changelog and the notebook with its outputs are pages too. The reference is drawn from the click commands and the JSON schemas.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 #: pages of the site that are written elsewhere in the repository
 ELSEWHERE = {
     "index.md": "README.md",
+    "contributing.md": "CONTRIBUTING.md",
     "deploy.md": "deploy/README.md",
     "changelog.md": "CHANGELOG.md",
     "notebook.md": "docs/notebook.ipynb",

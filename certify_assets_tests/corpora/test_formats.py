@@ -1,6 +1,5 @@
 """Every format is recognised, reads folders and archives alike, leaks nothing, survives damage."""
 
-import re
 from importlib import import_module
 from pathlib import Path
 
@@ -8,13 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from certify_assets.corpora import formats
 from certify_assets.corpora.formats import FORMATS, ImportedCorpus, detect_format, import_corpus
 from certify_assets.corpora.leakage import LEAK_KEYS, quoted_keys
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import write_json
 from certify_assets_tests.corpora.formats import CANARY, Format, load_formats, pack
+from certify_assets_tests.doc_commands import recipe
 
 SOURCES = load_formats()
 EVERY = pytest.mark.parametrize("form", SOURCES, ids=lambda form: form.name)
@@ -32,12 +31,8 @@ def test_every_format_has_a_source_here() -> None:
 
 
 def test_a_new_format_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = (Path(__file__).parents[2] / "docs" / "development.md").read_text("utf-8")
-    code = re.search(r"```python\n(mapped_format\(.*?)```", recipe, re.DOTALL)
-    assert code
-    imports = f"from {formats.__name__}.mapping import mapped_format\n"
-    imports += f"from {formats.__name__}.records import JSON\n"
-    (tmp_path / "deck_module.py").write_text(imports + code[1], "utf-8")
+    code = recipe("certify_assets/corpora/formats/deck.py")
+    (tmp_path / "deck_module.py").write_text(code, "utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     import_module("deck_module")
     chat = [{"role": "assistant", "content": "I shuffle."}]

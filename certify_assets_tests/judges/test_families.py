@@ -10,65 +10,10 @@ import pytest
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
 from certify_assets_tests.conftest import platform_environment
+from certify_assets_tests.doc_commands import recipe
 
 #: a whole family
-BAYES = '''
-"""Naive Bayes on the words of a text."""
-
-from typing import Literal
-
-import numpy as np
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.naive_bayes import BernoulliNB
-
-from certify_assets.documents import Document
-from certify_assets.judges.base import scores_from_log_odds
-from certify_assets.judges.family import FileFamily
-from certify_assets.judges.model_files import ArrayJudge
-from certify_assets.judges.record import texts
-from certify_assets.judges.spec import JudgeSpec
-from certify_assets.judges.specs import judge_family
-
-
-class BayesSpec(JudgeSpec):
-    family: Literal["bayes"] = "bayes"
-    smoothing: float = 1.0
-
-
-class BayesDocument(Document):
-    SCHEMA = "bayes/1"
-    renderer_sha256: str
-    words: tuple[str, ...]
-
-
-class BayesJudge(ArrayJudge):
-    FILES, ENGINE, ABOUT = ("weights.safetensors", "words.json"), "bayes/1", BayesDocument
-    name = "bayes"
-
-    def score(self, texts):
-        words = CountVectorizer(vocabulary=self.about.words, binary=True).transform(texts)
-        return scores_from_log_odds(np.asarray(words @ self.arrays["weights"]))
-
-    def provenance(self):
-        return self.made(self.about.renderer_sha256, {})
-
-
-@judge_family("bayes")
-class BayesFamily(FileFamily):
-    kind = BayesJudge
-    judges = (BayesSpec(name="bayes", summary="Naive Bayes on words."),)
-
-    def fitted(self, rows, reading, *, seed, known=None):
-        vectorizer = CountVectorizer(binary=True)
-        counts = vectorizer.fit_transform(texts(rows, reading.renderer))
-        model = BernoulliNB(alpha=1.0).fit(counts, rows["outcome"].astype(int))
-        about = BayesDocument(
-            renderer_sha256=reading.renderer.sha256,
-            words=tuple(map(str, vectorizer.get_feature_names_out())),
-        )
-        failure, success = model.feature_log_prob_
-        return BayesJudge(about, {"weights": success - failure})
-'''
+BAYES = recipe("certify_assets/judges/families/bayes.py")
 
 # the folder of other families comes first, then the words of the command
 _CERTIFY = """
