@@ -38,13 +38,6 @@ if TYPE_CHECKING:
 
 #: of `review serve`, so that its address stays
 PORT = 8713
-_KINDS = {
-    "batch_draw": "draw",
-    "audit_sample": "audit",
-    "undecided": "undecided",
-}
-
-
 _double_option = click.option(
     "--double",
     type=click.FloatRange(0, 1),
@@ -315,7 +308,7 @@ def _known_runs(corpus: Corpus, path: Path | None) -> GoldSet | None:
 
 def _document(opened: Corpus, queue: Queue, limit: int) -> tuple[JsonObject, Agreement]:
     """Return the document of a queue, and how far its reviewers agree."""
-    from certify_assets.operations.review_queue import BLIND_COLUMNS, queue_agreement
+    from certify_assets.operations.review_queue import queue_agreement
 
     agreement = queue_agreement(opened)
     return {
@@ -324,13 +317,18 @@ def _document(opened: Corpus, queue: Queue, limit: int) -> tuple[JsonObject, Agr
         "waiting": len(queue.frame),
         "faults": list(queue.faults),
         "agreement": asdict(agreement),
-        "queue": queue.frame[list(BLIND_COLUMNS)].head(limit).to_dict("records"),
+        "queue": queue.frame.head(limit).to_dict("records"),
     }, agreement
 
 
 def _blocks(corpus: str, queue: Queue, agreement: Agreement, limit: int) -> list[Any]:
     """Return what the queue asks for, what the certificate saved, and the first runs."""
-    from certify_assets.reports.review_page import BUDGET_COLUMNS, budget_rows, budget_sentence
+    from certify_assets.reports.review_page import (
+        BUDGET_COLUMNS,
+        KIND_WORDS,
+        budget_rows,
+        budget_sentence,
+    )
 
     budget, frame = queue.budget, queue.frame
     asked = TextTable(f"Labels that {corpus} asks for", BUDGET_COLUMNS, budget_rows(budget))
@@ -345,11 +343,11 @@ def _blocks(corpus: str, queue: Queue, agreement: Agreement, limit: int) -> list
     if not limit or frame.empty:
         return [asked, *sentences]
     lines = [
-        [row["trajectory_id"], row["task_id"], _KINDS[row["kind"]], row["why"], str(row["reviews"])]
+        [row["trajectory_id"], KIND_WORDS[row["kind"]][0], row["why"], str(row["reviews"])]
         for row in frame.head(limit).to_dict("records")
     ]
     title = f"The first {len(lines)} of {len(frame)}"
-    return [asked, *sentences, TextTable(title, ["run", "task", "for", "why here", "votes"], lines)]
+    return [asked, *sentences, TextTable(title, ["run", "for", "why here", "votes"], lines)]
 
 
 def _require_reachable(host: str, exposed: bool) -> None:

@@ -184,7 +184,6 @@ class ReviewPages:
         session, reviewer = self.session, self._entered(request)
         who = Reviewer(reviewer, _csrf(self._token(request)))
         shown, said = session.shown(reviewer), session.last(reviewer)
-        undone = session.undone(reviewer)
         if shown is not None:
             page = render_review(
                 shown,
@@ -192,7 +191,6 @@ class ReviewPages:
                 session.corpus,
                 who,
                 news=session.news(),
-                undone=undone,
                 criteria=session.criteria,
                 blind=session.blind,
             )
@@ -210,7 +208,6 @@ class ReviewPages:
             corpus=session.corpus,
             reviewer=who,
             said=said,
-            undone=undone,
             skipped=skipped,
         )
         return _answer(HTTPStatus.OK, page)

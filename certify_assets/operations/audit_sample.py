@@ -13,28 +13,36 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import sqlalchemy as sa
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import IntegrityError
-from certify_assets.operations.batches import REFUSALS, batch_names
-from certify_assets.operations.decisions import (
-    CLOSED,
-    NOT_COVERED,
-    PROVISIONAL,
-    decisions_of,
-    no_decisions,
+from certify_assets.operations.batches import (
+    REFUSALS,
+    batch_names,
+    changed_batches,
+    decided_version,
+    is_decided,
+    is_undone,
+    known_runs,
 )
+from certify_assets.operations.decisions import CLOSED, NOT_COVERED, decisions_of, no_decisions
 from certify_assets.operations.labels import Label, read_labels, resolve_labels
 from certify_assets.operations.sampling import RunDraw, RunsOfTask, SamplingPlan
+from certify_assets.storage.database import insert, number_column, tables, text_column
 from certify_assets.storage.moment import remembered
+from certify_assets.storage.store import Snapshot, Store
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from certify_assets.storage.events import Event
 
 #: share of drawn tasks that are open or tied above which a recertification carries a warning
 OPEN_SHARE: Final = 0.05
@@ -86,29 +94,72 @@ def not_covered(frame: pd.DataFrame) -> pd.Series[bool]:
 
 @remembered
 def drawn_decisions(corpus: Corpus) -> pd.DataFrame:
-    """Return all decisions with the columns ``drawn`` and ``kind``: see `with_draw`."""
+    """Return all decisions, with a column ``drawn`` for the audit sample."""
     import pandas as pd
 
     parts = [_drawn(corpus, name) for name in batch_names(corpus)]
-    if parts:
-        return pd.concat(parts, ignore_index=True)
-    return no_decisions().assign(drawn=False, kind="")
+    return pd.concat(parts, ignore_index=True) if parts else no_decisions().assign(drawn=False)
 
 
 def _drawn(corpus: Corpus, batch: str) -> pd.DataFrame:
-    return with_draw(decisions_of(corpus, batch), RunDraw.load(corpus, batch))
+    rows = decisions_of(corpus, batch)
+    return rows.assign(drawn=rows["trajectory_id"].isin(RunDraw.load(corpus, batch).drawn))
 
 
-def with_draw(rows: pd.DataFrame, draw: RunDraw) -> pd.DataFrame:
-    """Return the decisions of a batch with the columns ``drawn`` and ``kind``.
+#: drawn runs, as they are decided now: the monitor reads no table of a batch
+monitored = sa.Table(
+    "monitored",
+    tables,
+    text_column("corpus", primary_key=True),
+    text_column("batch", primary_key=True),
+    # among the decisions of the batch, from 0
+    number_column("place", primary_key=True),
+    text_column("trajectory_id"),
+    text_column("task_id"),
+    sa.Column("score", sa.Float),
+    *map(text_column, ("decision", "reason", "asked", "adapter_sha256")),
+)
+_COLUMNS: Final = [column.name for column in monitored.columns][3:]
 
-    The kind of a label is audit_sample, batch_draw or undecided. A run that two draws drew is of
-    the audit sample.
+
+def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> None:
+    """Bring the index of drawn runs to the state after these events."""
+    for name, mine in groupby(rows, key=lambda row: row.corpus):
+        corpus = Corpus(Snapshot.within(store, connection), name)
+        for batch in sorted({batch for row in mine for batch in changed_batches(corpus, row)}):
+            its = monitored.c.corpus == name, monitored.c.batch == batch
+            connection.execute(monitored.delete().where(*its))
+            if is_undone(corpus, batch) or not is_decided(corpus, batch):
+                continue
+            frame = _drawn(corpus, batch)
+            drawn = frame[frame["drawn"]]
+            columns = (drawn[column].tolist() for column in _COLUMNS)
+            values = zip(drawn.index.tolist(), *columns, strict=True)
+            insert(connection, monitored, ((name, batch, *row) for row in values))
+
+
+@remembered
+def monitored_rows(corpus: Corpus) -> pd.DataFrame:
+    """Return the decided runs that were drawn, the oldest batch first.
+
+    Column ``twice`` says whether the run came again in another batch.
     """
-    drawn = rows["trajectory_id"].isin(draw.drawn)
-    by_batch = (rows["decision"] == PROVISIONAL) | (rows["reason"] == "batch_draw")
-    kinds = np.select([drawn, by_batch], ["audit_sample", "batch_draw"], "undecided")
-    return rows.assign(drawn=drawn, kind=kinds)
+    import pandas as pd
+
+    # a step that reads the index notices decisions and closings of others by their events
+    decided_version(corpus)
+    batches, store = set(batch_names(corpus)), corpus.store
+    query = sa.select(monitored).where(monitored.c.corpus == corpus.name)
+    # pandas looks into what is no plain tuple
+    found = map(tuple, store.indexed(query.order_by(monitored.c.batch, monitored.c.place)))
+    frame = pd.DataFrame(found, columns=monitored.columns.keys()).astype({"score": float})
+    here = known_runs.c.corpus == corpus.name
+    several = sa.select(known_runs.c.run).where(here).group_by(known_runs.c.run)
+    again = known_runs.c.run.in_(several.having(sa.func.count() > 1))
+    names = store.indexed(sa.select(known_runs.c.run, known_runs.c.batch).where(here, again))
+    times = Counter(row.run for row in names if row.batch in batches)
+    twice = [name for name, count in times.items() if count > 1]
+    return frame.assign(twice=frame["trajectory_id"].isin(twice))
 
 
 def with_labels(frame: pd.DataFrame, labels: Iterable[Label]) -> pd.DataFrame:
@@ -170,7 +221,6 @@ def count_audit_tasks(
     *,
     adapter_sha256: str,
     plan: SamplingPlan,
-    before: Mapping[str, frozenset[str]] | None = None,
 ) -> CountedTasks:
     """Find the tasks that extend CAL; rows that another judge scored do not count.
 
@@ -181,11 +231,8 @@ def count_audit_tasks(
         Hash of the judge.
     plan : SamplingPlan
         That of the deployment: tasks whose runs another seed drew do not count.
-    before : Mapping, optional
-        Runs of the tasks that earlier recertifications counted, which must still be there.
     """
     frame = drawn_decisions(corpus)
-    _require_kept(frame, before or {}, corpus.name)
     labels = read_labels(corpus)
     frame["twice"] = frame["trajectory_id"].duplicated(keep=False)
     draws = {name: RunDraw.load(corpus, name).runs for name in frame["batch"].unique()}
@@ -215,15 +262,6 @@ def _never_scored(rows: pd.DataFrame) -> pd.Series[bool]:
     """Return which rows are of a batch that was refused and not scored either."""
     # one that waited for a certificate of its own was, and counts alike before and after it closed
     return rows["reason"].isin(REFUSALS) & rows["score"].isna()
-
-
-def _require_kept(frame: pd.DataFrame, before: Mapping[str, frozenset[str]], corpus: str) -> None:
-    known = {run for names in before.values() for run in names}
-    if missing := sorted(known - set(frame["trajectory_id"])):
-        raise IntegrityError(
-            f"{corpus}: the run {missing[0]!r} was counted by an earlier recertification and is no "
-            "longer among the decisions; restore its batch."
-        )
 
 
 def _reasons(

@@ -23,7 +23,7 @@ from certify_assets.operations.labels import (
     resolve_labels,
     reviewer_name,
 )
-from certify_assets.operations.review_queue import BLIND_COLUMNS, Queue
+from certify_assets.operations.review_queue import Queue
 from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.settings import TableSettings
@@ -62,10 +62,8 @@ class _Row:
 
 def export_queue(path: Path, queue: Queue) -> None:
     """Write the queue with empty columns outcome, reviewer and comment to a table file."""
-    # agent, score, decision and thresholds can bias a reviewer
     _refuse_labels(path)
-    frame = queue.frame[list(BLIND_COLUMNS)].assign(outcome="", reviewer="", comment="")
-    write_table_file(path, frame)
+    write_table_file(path, queue.frame.assign(outcome="", reviewer="", comment=""))
 
 
 def _refuse_labels(path: Path) -> None:

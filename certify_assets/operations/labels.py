@@ -226,45 +226,21 @@ class LabelTable:
     """The resolved labels of a corpus, one row a run."""
 
     frame: pd.DataFrame  # REVIEWED_COLUMNS; the outcome is missing where reviewers are tied
-    statements: int  # labels, those that were replaced or taken back included
     unknown: tuple[str, ...]  # labelled runs that no batch decided
-    doubly: int  # runs that two reviewers or more labelled
 
-    @property
-    def disputed(self) -> int:
-        """Runs on which reviewers disagree."""
-        return int(self.frame["disputed"].sum())
-
-    @property
-    def disagreement(self) -> float | None:
-        """Share of the doubly labelled runs that are disputed; None without such runs."""
-        return self.disputed / self.doubly if self.doubly else None
-
-    def sentence(self) -> str:
-        """Describe the disagreement."""
-        return (
-            f"reviewers differ on {self.disputed} of {self.doubly} runs that two of them or more "
-            "labelled."
-        )
-
-    def figures(self) -> dict[str, int | float | None]:
-        """Return the counts and rates."""
-        share = self.disagreement
+    def figures(self) -> dict[str, int]:
+        """Return the counts."""
         return {
             "labelled": len(self.frame),
-            "statements": self.statements,
-            "labelled_twice": self.doubly,
             "unknown": len(self.unknown),
-            "disputed": self.disputed,
+            "disputed": int(self.frame["disputed"].sum()),
             "tied": int(self.frame["outcome"].isna().sum()),
-            "agreement": None if share is None else round(1.0 - share, 4),
         }
 
 
 def label_table(corpus: Corpus) -> LabelTable:
     """Join labels and decisions, the run with the oldest label first."""
-    labels = read_labels(corpus)
-    resolved = resolve_labels(labels)
+    resolved = resolve_labels(read_labels(corpus))
     every = load_decisions(corpus)
     found = every[every["trajectory_id"].isin(list(resolved))]
     # of a run that was decided twice the later decision
@@ -283,9 +259,7 @@ def label_table(corpus: Corpus) -> LabelTable:
     )
     return LabelTable(
         table[list(REVIEWED_COLUMNS)].astype({"outcome": "Int8", "disputed": bool}),
-        len(labels),
         tuple(name for name in resolved if name not in decided.index),
-        sum(len(one.votes) > 1 for one in known),
     )
 
 

@@ -19,6 +19,7 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import (
     first_faults,
+    monitored_rows,
     not_covered,
     rows_in_order,
     with_labels,
@@ -42,7 +43,6 @@ from certify_assets.operations.monitor_record import (
     monitor_entry,
     record_alarms,
 )
-from certify_assets.operations.monitored_rows import monitored_rows
 from certify_assets.operations.outcomes import known_head, read_outcomes, standing_in, stream_places
 
 if TYPE_CHECKING:
@@ -224,9 +224,10 @@ def operation_stream(
     every, labels = monitored_rows(corpus), read_labels(corpus)
     outcomes = read_outcomes(corpus)
     known = set(corpus.manifest.assignment)
-    rows, uncovered = _covered_rows(every, known)
-    said = [*labels, *standing_in(labels, outcomes)]
-    frame = with_labels(rows[rows["kind"] == "audit_sample"], said)
+    # those of known tasks stay, to be counted as such
+    rows = every[~not_covered(every) | every["task_id"].isin(known)]
+    uncovered = every["task_id"].nunique() - rows["task_id"].nunique()
+    frame = with_labels(rows, [*labels, *standing_in(labels, outcomes)])
     reasons = _reasons(frame, known, certificate)
     left_out = {"not_covered": uncovered} if uncovered else {}
     left_out |= Counter(reason for reason in reasons if reason)
@@ -248,14 +249,6 @@ def operation_stream(
         rows["task_id"].to_numpy(object),
         left_out,
     )
-
-
-def _covered_rows(every: pd.DataFrame, known: set[str]) -> tuple[pd.DataFrame, int]:
-    """Return the rows that the corpus certificate covers, and how many drawn tasks have none."""
-    # those of known tasks stay, to be counted as such
-    rows = every[~not_covered(every) | every["task_id"].isin(known)]
-    drawn = set(every.loc[every["kind"] == "audit_sample", "task_id"])
-    return rows, len(drawn - set(rows["task_id"]))
 
 
 def _reasons(frame: pd.DataFrame, known: set[str], certificate: Certificate) -> pd.Series[str]:

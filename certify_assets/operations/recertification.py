@@ -128,7 +128,6 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
         corpus,
         adapter_sha256=hashes["adapter_sha256"],
         plan=plan,
-        before=before,
     )
     runs_of_task = RunsOfTask.of(corpus.current.config, plan)
     audit = score_rows(judge, counted.rows)
@@ -478,18 +477,15 @@ def _ladder(certifier: Certifier, certificates: Sequence[Certificate]) -> list[d
     return found
 
 
-def _counted_before(judge: JudgedCorpus, adapter_sha256: str) -> dict[str, frozenset[str]]:
-    """Return the runs of the tasks that the last recertification of this very judge counted."""
+def _counted_before(judge: JudgedCorpus, adapter_sha256: str) -> set[str]:
+    """Return the tasks that the last recertification of this very judge counted."""
     for record in reversed(recertifications(judge.corpus)):
         if (record.judge, record.adapter_sha256) == (judge.name, adapter_sha256):
             key = recertification_key(judge.corpus.name, record.number, SCORES)
             table = judge.store.read_table(key)
             rows = table[(table["provenance"] == "audit_sample") & table["outcome"].notna()]
-            return {
-                str(task): frozenset(map(str, names))
-                for task, names in rows.groupby("task_id")["trajectory_id"]
-            }
-    return {}
+            return set(rows["task_id"])
+    return set()
 
 
 def _table(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,8 +22,8 @@ from certify_assets.tables.agreement import Agreement, measure_agreement
 if TYPE_CHECKING:
     import pandas as pd
 
-#: of every run that waits: what a reviewer may see of it
-BLIND_COLUMNS: Final = (
+#: of every run that waits: agent, score and decision would sway a reviewer
+QUEUE_COLUMNS: Final = (
     "place",
     "kind",
     "trajectory_id",
@@ -35,17 +35,6 @@ BLIND_COLUMNS: Final = (
     "labels",
     "why",
 )
-
-_JUDGED: Final = (
-    "agent",
-    "score",
-    "decision",
-    "reason",
-    "reject_threshold",
-    "release_threshold",
-)
-#: the same, with what could sway a reviewer
-QUEUE_COLUMNS: Final = (*BLIND_COLUMNS, *_JUDGED)
 #: of a label: an assumption, as in the paper's table of reviewer-hours
 MINUTES_PER_RUN: Final = 6.0
 
@@ -155,17 +144,18 @@ def load_queue(corpus: Corpus) -> Queue:
             faults[batch] = str(error)
     decisions = load_decisions(corpus)
     rows = [row for row in ReviewState(corpus).ordered() if row["draw"] not in faults]
-    frame = _frame(rows, decisions)
+    frame = _frame(rows)
     draws = tuple(map(_draw_budget, open_audits))
     return Queue(frame, _budget(frame, decisions, draws), tuple(faults.values()))
 
 
-def _frame(rows: list[Row], decisions: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of the index that wait as a table, with what was decided of them."""
+def _frame(rows: Sequence[Row]) -> pd.DataFrame:
+    """Return rows of the index that wait as a table."""
     import pandas as pd
 
     waiting = [
         {
+            "place": place,
             "kind": KINDS[row["need"]],
             "trajectory_id": row["run"],
             "task_id": row["task"],
@@ -174,29 +164,22 @@ def _frame(rows: list[Row], decisions: pd.DataFrame) -> pd.DataFrame:
             "reviews": row["votes"],
             "disputed": is_tied(row),
             "labels": row["lacking"],
+            "why": _why(row),
         }
-        for row in rows
+        for place, row in enumerate(rows, 1)
     ]
-    decided = decisions[["batch", "trajectory_id", *_JUDGED]]
-    frame = pd.DataFrame(waiting, columns=list(BLIND_COLUMNS)).merge(
-        decided, on=["batch", "trajectory_id"]
-    )
-    whys = [_why(row) for row in frame.to_dict("records")]
-    frame = frame.assign(place=np.arange(1, len(frame) + 1), why=whys)
-    return frame[list(QUEUE_COLUMNS)]
+    return pd.DataFrame(waiting, columns=list(QUEUE_COLUMNS))
 
 
-def _why(row: Mapping[Hashable, Any]) -> str:
-    if row["disputed"]:
+def _why(row: Row) -> str:
+    if is_tied(row):
         return "reviewers are tied"
-    if row["kind"] in ("batch_draw", "audit_sample"):
+    if KINDS[row["need"]] != "undecided":
         return "random check"
-    if np.isnan(row["score"]):
+    if row["distance"] < 0:
         return "unscored"
-    if np.isnan([row["reject_threshold"], row["release_threshold"]]).all():
-        return str(row["reason"]).replace("_", " ")
     # the distance to the threshold would reveal the score to the reviewer
-    return "not decided"
+    return "no threshold" if np.isinf(row["distance"]) else "not decided"
 
 
 def queue_agreement(corpus: Corpus) -> Agreement:

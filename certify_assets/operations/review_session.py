@@ -61,7 +61,6 @@ class _Desk:
     skipped: set[str] = field(default_factory=set)
     # a run that they took a label of back
     again: str = ""
-    undone: Statement | None = None
     # all that they were ever shown, by `QueuedRun.key`: only these runs they may label
     seen: dict[str, str] = field(default_factory=dict)
 
@@ -282,12 +281,8 @@ class ReviewSession:
                     f"{reviewer} has changed this label meanwhile. Return to the queue."
                 )
             written = append_label(state.corpus, back)
-            desk.again, desk.undone = made.trajectory_id, self._statement(state, made)
+            desk.again = made.trajectory_id
             return written
-
-    def undone(self, reviewer: str) -> Statement | None:
-        """Return the label that the reviewer took back last, until they label or skip again."""
-        return self._desks[reviewer].undone
 
     def skip(self, reviewer: str, key: str) -> None:
         """Skip an open run, named by `QueuedRun.key`, until the reviewer asks for skipped ones."""
@@ -336,7 +331,6 @@ class ReviewSession:
 
     def _put_away(self, desk: _Desk, name: str) -> None:
         """Leave a run that was answered or skipped to others."""
-        desk.undone = None
         if desk.again == name:
             desk.again = ""
         self._shown.pop(name, None)

@@ -85,7 +85,6 @@ def render_review(
     reviewer: Reviewer,
     *,
     news: Sequence[str] = (),
-    undone: Statement | None = None,
     criteria: str = "",
     blind: bool = False,
 ) -> str:
@@ -108,7 +107,6 @@ def render_review(
         minutes_per_run=MINUTES_PER_RUN,
         news=news,
         said=said,
-        undone=undone,
         script=_script(),
         blind=blind,
     )
@@ -186,15 +184,12 @@ def render_message(
     corpus: str = "",
     reviewer: Reviewer | None = None,
     said: Statement | None = None,
-    undone: Statement | None = None,
     skipped: int = 0,
     onward: bool = True,
 ) -> str:
     """Render a message: nothing left, not found, refused; `onward` adds a link to the queue."""
     about = {"corpus": corpus, "reviewer": reviewer, "skipped": skipped, "onward": onward}
-    return render_page(
-        "review_message.html", title=title, sentence=sentence, said=said, undone=undone, **about
-    )
+    return render_page("review_message.html", title=title, sentence=sentence, said=said, **about)
 
 
 def render_page(template: str, **values: Any) -> str:

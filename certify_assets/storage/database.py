@@ -50,7 +50,7 @@ FOLLOWERS: Final = {
     "certify_assets.operations.batches": {"received", "undone"},
     "certify_assets.operations.review_index": {"labelled", "gold_labelled", "twice_reviewed"}
     | _OF_BATCHES,
-    "certify_assets.operations.monitored_rows": _OF_BATCHES,
+    "certify_assets.operations.audit_sample": _OF_BATCHES,
 }
 
 tables = sa.MetaData()

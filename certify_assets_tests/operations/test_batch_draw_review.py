@@ -10,7 +10,7 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.label_files import export_queue, import_labels
 from certify_assets.operations.labels import Label, append_label, label_table, read_labels
-from certify_assets.operations.review_queue import BLIND_COLUMNS, Queue, ask_twice, load_queue
+from certify_assets.operations.review_queue import QUEUE_COLUMNS, Queue, ask_twice, load_queue
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.reports.review_page import (
     Reviewer,
@@ -69,7 +69,7 @@ def test_reviewers_are_as_blind_to_a_draw_as_to_every_other_kind(
     assert set(queue.frame["why"].iloc[:5]) == {"random check"}
     export_queue(tmp_path / "queue.csv", queue)
     table = pd.read_csv(tmp_path / "queue.csv", dtype=str)
-    assert tuple(table.columns) == (*BLIND_COLUMNS, "outcome", "reviewer", "comment")
+    assert tuple(table.columns) == (*QUEUE_COLUMNS, "outcome", "reviewer", "comment")
     session = ReviewSession(batch.store, "c")
     shown = session.shown("ann")
     assert shown is not None and shown.run.trajectory_id == drawn(queue)[0]

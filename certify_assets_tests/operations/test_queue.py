@@ -7,7 +7,7 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue
+from certify_assets.operations.review_queue import QUEUE_COLUMNS, Queue
 from certify_assets.storage.store import Store
 from certify_assets_tests.review_builders import decided, queue_of, write_batch
 
@@ -106,4 +106,4 @@ def test_nothing_decided_is_an_empty_queue(store: Store) -> None:
         and tuple(queue.frame.columns) == QUEUE_COLUMNS
         and queue.budget.labels == 0
     )
-    assert set(BLIND_COLUMNS).isdisjoint({"agent", "score", "decision", "reason"})
+    assert set(QUEUE_COLUMNS).isdisjoint({"agent", "score", "decision", "reason"})

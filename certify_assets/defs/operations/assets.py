@@ -49,7 +49,7 @@ from certify_assets.reports import history_page, review_page
 DEPLOYMENT = "operations/deployment"
 _VERSION = code_version(**CERTIFYING)
 _COPIED = ("trajectory_id", "task_id", "agent", "attempt", "source_file", "source_sha256")
-_QUEUED = ("trajectory_id", "task_id", "batch", "attempt", "agent", "score", "decision")
+_QUEUED = ("trajectory_id", "task_id", "batch", "attempt")
 _LABELLED = ("trajectory_id", "task_id", "batch", "asked", "decision")
 
 

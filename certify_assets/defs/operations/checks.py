@@ -50,21 +50,17 @@ def reviewers_agree(corpus: Corpus) -> Verdict:
     WARN too where no run was labelled twice, or where a reviewer misses surely more than 10 % of
     the known runs.
     """
-    made = label_table(corpus)
-    share, agreement = made.disagreement, queue_agreement(corpus)
+    agreement = queue_agreement(corpus)
+    disputed = label_table(corpus).figures()["disputed"]
+    share = disputed / agreement.runs if agreement.runs else None
     found = [one for one in agreement.reviewers if one.gold_high is not None]
     # the better end of the interval: a few known runs accuse nobody
     misses = any(one.gold_high < 1 - _WARN for one in found if one.gold_high is not None)
-    said = (
-        "no run was labelled by two reviewers, so it is not known whether they agree."
-        if share is None
-        else f"{made.sentence()} {agreement.sentence()}"
-    )
     return Verdict.of(
         share is not None and share <= _WARN and not misses,
-        " ".join([said, *(one.gold_sentence() for one in found)]),
+        " ".join([agreement.sentence(), *(one.gold_sentence() for one in found)]),
         otherwise="ERROR" if share is not None and share > _ERROR else "WARN",
-        doubly=made.doubly,
+        doubly=agreement.runs,
         **({} if agreement.kappa is None else {"kappa": agreement.kappa}),
     )
 
