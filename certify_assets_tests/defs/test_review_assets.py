@@ -70,7 +70,7 @@ def test_queue_and_labels_are_made_and_their_checks_follow_the_labels(store: Sto
     assert states(first)["reviewers_agree"] == (
         False,
         "WARN",
-        "No run was labelled by two reviewers, so it is not known whether they agree.",
+        "No run was labelled by two reviewers, so their agreement is not known.",
     )
     assert states(first)["labels_of_known_runs"][:2] == (True, None)
 
