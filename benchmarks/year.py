@@ -240,7 +240,7 @@ class Platform:
                 selection = set(request.asset_selection) if request.asset_selection else None
                 done = execute(source.job_name, instance, request.partition_key, selection)
                 if not done.success:
-                    raise SystemExit(f"{name}: {failures(done)}")
+                    raise SystemExit(f"{name}: {failures(done.all_events)}")
 
     def corpus(self) -> Corpus:
         """Open the corpus as it is stored now."""

@@ -24,6 +24,7 @@ from certify_assets.defs.names import (
     stored_version,
 )
 from certify_assets.defs.project import this_project
+from certify_assets.defs.web_server import launch, web_server
 from certify_assets.errors import CertifyError
 from certify_assets.files import canonical_json, lock_file, sha256_bytes
 from certify_assets.operations.labels import write_label_table
@@ -70,12 +71,21 @@ def run_corpus(corpus: str, *, quiet: bool, judges: Sequence[str] = ()) -> int:
     With `judges` those alone: any other that is certified counts as one to choose among.
     """
     with one_run(corpus), instance_with([corpus]) as instance:
-        runs = _chains(judges)
-        for name, selection in runs.items():
-            result = execute(name, instance, corpus, selection, quiet=quiet, resume=True)
-            if not result.success:
-                return _report(result)
+        server = web_server()
+        for name, selection in _chains(judges).items():
+            if server is None:
+                result = execute(name, instance, corpus, selection, quiet=quiet, resume=True)
+                done, events = result.success, result.all_events
+            else:
+                observe_sources(instance, corpus)
+                done, events = launch(server, instance, name, corpus, selection, say=_say)
+            if not done:
+                return _report(events)
     return 0
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"  {text}\n")
 
 
 def execute(
@@ -119,18 +129,23 @@ def execute(
     if any(error is not None and error.cls_name in _INTERRUPTED for error in errors):
         # Dagster takes Ctrl-C for the failure of a step; nothing else is started after it
         raise KeyboardInterrupt
-    if not quiet and (found := _not_passed(result)):
+    if not quiet and (found := _not_passed(result.all_events)):
         sys.stderr.write(f"  {label}checks not passed: {', '.join(found)}\n")
     return result
 
 
-def _not_passed(result: dg.JobExecutionResult) -> list[str]:
+def _not_passed(events: Sequence[dg.DagsterEvent]) -> list[str]:
     """Return the checks that a run did not pass, warnings included."""
     return sorted(
         f"{found.asset_key.to_user_string()}: {found.check_name}"
-        for found in result.get_asset_check_evaluations()
+        for found in _evaluations(events)
         if not found.passed
     )
+
+
+def _evaluations(events: Sequence[dg.DagsterEvent]) -> list[Any]:
+    evaluated = dg.DagsterEventType.ASSET_CHECK_EVALUATION
+    return [event.asset_check_evaluation_data for event in events if event.event_type == evaluated]
 
 
 def observe_sources(instance: dg.DagsterInstance, corpus: str) -> None:
@@ -149,14 +164,14 @@ def observe_sources(instance: dg.DagsterInstance, corpus: str) -> None:
         instance.report_runless_asset_event(observation(source, corpus, version))
 
 
-def failures(result: dg.JobExecutionResult) -> dict[str, str]:
+def failures(events: Sequence[dg.DagsterEvent]) -> dict[str, str]:
     """Return why steps failed, by step: what a blocking check found, or what was raised."""
     said = {}
-    for found in result.get_asset_check_evaluations():
+    for found in _evaluations(events):
         if not found.passed and found.severity == dg.AssetCheckSeverity.ERROR:
             where = f"{found.check_name} of {found.asset_key.to_user_string()}"
             said[where] = f"{where}{_STOPS}{found.description}."
-    for event in result.all_events:
+    for event in events:
         if event.is_step_failure and event.step_key is not None:
             error = event.step_failure_data.error
             if error is None or _CHECK_FAILED not in (error.cls_name or ""):
@@ -271,9 +286,9 @@ def _unfinished(
     return again if run.tags[_INPUTS] == tags[_INPUTS] else None
 
 
-def _report(result: dg.JobExecutionResult) -> int:
+def _report(events: Sequence[dg.DagsterEvent]) -> int:
     """Print why a run failed; return its exit code."""
-    found = failures(result)
+    found = failures(events)
     blocked = [text for text in found.values() if _STOPS in text]
     for step, text in found.items():
         sys.stderr.write(f"{text}\n" if text in blocked else f"{step}: {text}\n")

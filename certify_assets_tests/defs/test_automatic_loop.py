@@ -58,7 +58,7 @@ class Loop:
             with instance_with([request.partition_key]) as instance:
                 selection = set(request.asset_selection) if request.asset_selection else None
                 done = execute(job, instance, request.partition_key, selection)
-                assert done.success, failures(done)
+                assert done.success, failures(done.all_events)
         return [request.run_key for request in requests or ()]
 
     def tick(self, name: str) -> list[str]:

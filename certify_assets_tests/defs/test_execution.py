@@ -27,7 +27,7 @@ def test_named_judges_alone_are_made(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
     def execute(name: str, *about: Any, **options: Any) -> SimpleNamespace:
         made.extend(key.to_user_string() for key in about[2])
-        return SimpleNamespace(success=True)
+        return SimpleNamespace(success=True, all_events=[])
 
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     monkeypatch.setattr(execution, "execute", execute)

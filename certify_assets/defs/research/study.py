@@ -136,7 +136,7 @@ def _make(
 
 
 def _outcome(corpus: str, item: dg.AssetKey, result: dg.JobExecutionResult) -> Outcome:
-    for place, text in failures(result).items():
+    for place, text in failures(result.all_events).items():
         # of a step, or "CHECK of ASSET"
         step = place.split(".")[0] == item.to_python_identifier()
         if step or place.endswith(f" of {item.to_user_string()}"):
