@@ -190,12 +190,11 @@ def import_(
 )
 @click.option("--host", default="127.0.0.1", help="Address to listen on.")
 @click.option(
-    "--reviewer", "reviewers", multiple=True, help="A reviewer, who gets a link; for each of them."
-)
-@click.option(
-    "--token-file",
-    type=PATH,
-    help="Keep the links in this file, so that they are the same after a restart.",
+    "--reviewer",
+    "reviewers",
+    multiple=True,
+    required=True,
+    help="A reviewer, who gets a link; for each of them.",
 )
 @click.option(
     "--criteria",
@@ -227,7 +226,6 @@ def serve(
     port: int,
     host: str,
     reviewers: tuple[str, ...],
-    token_file: Path | None,
     criteria: Path | None,
     gold: Path | None,
     public_url: str,
@@ -237,7 +235,7 @@ def serve(
 ) -> None:
     """Serve the page on which runs are labelled, until Ctrl-C or SIGTERM.
 
-    Each --reviewer, or each of --token-file, gets a link that labels in their name alone.
+    Each --reviewer gets a link that labels in their name alone, the same after a restart.
     """
     from certify_assets.cli.launching import report_stored
     from certify_assets.cli.review_server import ReviewServer
@@ -265,7 +263,6 @@ def serve(
         host=host,
         port=port,
         public=public_url,
-        token_file=token_file,
     )
     present(
         {

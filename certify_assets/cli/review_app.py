@@ -8,11 +8,9 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, Field
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -37,6 +35,7 @@ from certify_assets.reports.review_run import whole_text
 
 if TYPE_CHECKING:
     from certify_assets.operations.review_session import ReviewSession
+    from certify_assets.storage.store import Store
 
     Form = Mapping[str, str]
 
@@ -61,32 +60,33 @@ _HEADERS: Final = {
 }
 
 
-class _Kept(BaseModel):
-    """A file of links: tokens by the names of their reviewers."""
+def link_tokens(store: Store, corpus: str, names: Sequence[str]) -> dict[str, str]:
+    """Return a token for each reviewer, the same as long as the key on this machine is."""
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise InputError(f"the reviewer {twice!r} is named twice; name each of them once.")
+    file = store.scratch("review") / "key"
+    if not file.exists():
+        write_atomic(file, secrets.token_bytes(32), private=True)
+    key = file.read_bytes()
+    return {name: _hmac(key, canonical_json([corpus, name])) for name in names}
 
-    tokens: dict[str, Annotated[str, Field(pattern=r"^[A-Za-z0-9_\-]{32,128}$")]]
+
+def _hmac(key: bytes, message: bytes) -> str:
+    return hmac.new(key, message, hashlib.sha256).hexdigest()
 
 
-class Links:
-    """Tokens that let reviewers in: one for each name, or those of a file where none is given.
+@dataclass(frozen=True)
+class Site:
+    """Where the pages are, and who has a link to them."""
 
-    With a file tokens outlive the server.
-    """
-
-    def __init__(self, names: Sequence[str], *, file: Path | None = None) -> None:
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise InputError(f"the reviewer {twice!r} is named twice; name each of them once.")
-        kept = {} if file is None else _read(file)
-        wanted = names or list(kept)
-        if not wanted:
-            raise InputError("no reviewer is named; give each of them a link with --reviewer NAME.")
-        #: by the names of their reviewers
-        self.tokens = {name: kept.get(name) or secrets.token_urlsafe(32) for name in wanted}
-        #: whether the tokens outlive the server
-        self.lasting = file is not None
-        if file is not None and self.tokens.keys() - kept:
-            document = canonical_json({"tokens": kept | self.tokens})
-            write_atomic(file, document, private=True)
+    #: by the names of reviewers
+    tokens: Mapping[str, str]
+    hosts: Sequence[str]
+    #: name of the token's cookie: another port of this host may serve another corpus
+    cookie: str
+    path: str
+    #: whether a proxy encrypts
+    secure: bool
 
     def reviewer(self, token: str) -> str | None:
         """Return whose token it is, None for another; all of them take the same time."""
@@ -94,39 +94,6 @@ class Links:
         for name, one in self.tokens.items():
             found = name if hmac.compare_digest(given, one.encode()) else found
         return found
-
-
-def _read(file: Path) -> dict[str, str]:
-    """Read the tokens of a file by their reviewers; none where it is not there yet."""
-    if not file.exists():
-        return {}
-    if not file.is_file():
-        raise InputError(f"{file} is no file, so it cannot keep links; give one, or a new name.")
-    if file.stat().st_mode & 0o077:
-        raise InputError(f"{file} can be read by others, who could label; chmod 600 {file}.")
-    try:
-        tokens = _Kept.model_validate_json(file.read_bytes()).tokens
-        if len(set(tokens.values())) < len(tokens):
-            raise ValueError
-    except ValueError:
-        raise InputError(
-            f"{file} is no file of review links; give another one, or delete it, and reviewers get "
-            "new links."
-        ) from None
-    return tokens
-
-
-@dataclass(frozen=True)
-class Site:
-    """Where the pages are, and who has a link to them."""
-
-    links: Links
-    hosts: Sequence[str]
-    #: name of the token's cookie: another port of this host may serve another corpus
-    cookie: str
-    path: str
-    #: whether a proxy encrypts
-    secure: bool
 
 
 def _answer(
@@ -214,7 +181,7 @@ class ReviewPages:
 
     def _enter(self, token: str) -> Response:
         """Keep the token in the browser, and show whose link this is."""
-        reviewer = self.site.links.reviewer(token)
+        reviewer = self.site.reviewer(token)
         if reviewer is None:
             raise HTTPException(
                 HTTPStatus.FORBIDDEN,
@@ -229,7 +196,7 @@ class ReviewPages:
         entered.set_cookie(
             self.site.cookie,
             token,
-            max_age=_KEPT_SECONDS if self.site.links.lasting else None,
+            max_age=_KEPT_SECONDS,
             path=self.site.path,
             secure=self.site.secure,
             httponly=True,
@@ -295,7 +262,7 @@ class ReviewPages:
 
     def _entered(self, request: Request) -> str:
         """Return the reviewer; refuse those without a link."""
-        reviewer = self.site.links.reviewer(self._token(request))
+        reviewer = self.site.reviewer(self._token(request))
         if reviewer is None:
             raise HTTPException(
                 HTTPStatus.FORBIDDEN,
@@ -328,7 +295,7 @@ class ReviewPages:
 
 def _csrf(token: str) -> str:
     """Return the hidden field of the forms of a link."""
-    return hmac.new(token.encode(), b"csrf", hashlib.sha256).hexdigest()
+    return _hmac(token.encode(), b"csrf")
 
 
 def _number(form: Form, name: str) -> int:

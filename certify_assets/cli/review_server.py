@@ -6,14 +6,13 @@ import asyncio
 import socket
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from certify_assets.cli.review_app import Links, ReviewPages, Site
+from certify_assets.cli.review_app import ReviewPages, Site, link_tokens
 from certify_assets.errors import InputError
 from certify_assets.operations.notifications import is_loopback
 
@@ -46,10 +45,9 @@ class _Connection(H11Protocol):
 class ReviewServer:
     """Serves one review session until it is stopped, by uvicorn.
 
-    Each of `reviewers` gets a link, or those of `token_file`, which keeps them; see `Links`.
-    `public` is the address under which a proxy shows the pages. Port 0 is any that is free;
-    InputError where the address is taken. A connection has `seconds` from its beginning to the last
-    byte of its answer.
+    Each of `reviewers` gets a link. `public` is the address under which a proxy shows the pages.
+    Port 0 is any that is free; InputError where the address is taken. A connection has `seconds`
+    from its beginning to the last byte of its answer.
     """
 
     def __init__(
@@ -60,17 +58,11 @@ class ReviewServer:
         host: str = "127.0.0.1",
         port: int = 0,
         public: str = "",
-        token_file: Path | None = None,
         seconds: float = 20.0,
     ) -> None:
         names = [session.name(name) for name in reviewers]
-        # before links are made and kept: another server may have the address
+        tokens = link_tokens(session.store, session.corpus, names)
         self._socket = _listening(host, port)
-        try:
-            links = Links(names, file=token_file)
-        except BaseException:
-            self._socket.close()
-            raise
         self.server_port = int(self._socket.getsockname()[1])
         own = f"[{host}]" if ":" in host else host.lower()
         home = f"{(public or f'http://{own}:{self.server_port}').rstrip('/')}/"
@@ -79,14 +71,14 @@ class ReviewServer:
         if is_loopback(host):
             hosts |= {"127.0.0.1", "localhost", "[::1]"}
         site = Site(
-            links,
+            tokens,
             sorted(hosts),
             f"certify_review_{self.server_port}",
             address.path,
             secure=address.scheme == "https",
         )
         #: the links that let reviewers in, by their names
-        self.links = {name: f"{home}?token={token}" for name, token in links.tokens.items()}
+        self.links = {name: f"{home}?token={token}" for name, token in tokens.items()}
         protocol: Any = partial(_Connection, seconds)
         self._server = uvicorn.Server(
             uvicorn.Config(

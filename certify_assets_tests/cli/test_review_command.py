@@ -121,14 +121,15 @@ def test_what_cannot_be_done_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    answer = call("review", *arguments)
+    reviewers = ["--reviewer", "Ann"] if arguments[0] == "serve" else []
+    answer = call("review", *arguments, *reviewers)
     assert answer.code == 2 and words in " ".join(answer.err.split()), answer.err
 
 
 def test_a_taken_port_is_refused_by_its_number(call: Call, store: Store) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        answer = call(f"review serve c --port {port}")
+        answer = call(f"review serve c --port {port} --reviewer Ann")
     said = " ".join(answer.err.split())
     assert answer.code == 2 and f"127.0.0.1:{port} cannot be listened on" in said
     assert "--port" in said

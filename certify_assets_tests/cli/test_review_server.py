@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import sqlite3
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from certify_assets.cli.review_app import link_tokens
 from certify_assets.cli.review_server import ReviewServer
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
@@ -127,7 +129,8 @@ def test_the_token_is_kept_in_a_strict_cookie_and_in_no_page(
     answer = client.ask("GET", f"/?token={server.token}")
     assert (
         answer.headers["Set-Cookie"]
-        == f"certify_review_{server.port}={server.token}; HttpOnly; Path=/; SameSite=strict"
+        == f"certify_review_{server.port}={server.token}; HttpOnly; Max-Age=34560000; Path=/; "
+        "SameSite=strict"
     )
     client.enter("Ann")
     assert all(server.token not in client.ask("GET", path).text for path in ("/", "/queue"))
@@ -266,6 +269,13 @@ def test_a_connection_that_never_ends_is_closed(store: Store, sent: bytes) -> No
         with suppress(ConnectionResetError):
             while idle.recv(65_536):
                 pass
+
+
+def test_links_are_the_same_after_a_restart(store: Store) -> None:
+    first = link_tokens(store, "c", ["Ann", "Bob"])
+    assert link_tokens(store, "c", ["Bob"]) == {"Bob": first["Bob"]} != {"Bob": first["Ann"]}
+    assert link_tokens(store, "other", ["Ann"]) != {"Ann": first["Ann"]}
+    assert stat.S_IMODE((store.scratch("review") / "key").stat().st_mode) == 0o600
 
 
 def test_a_reviewer_who_is_named_twice_is_refused(store: Store) -> None:
