@@ -24,7 +24,8 @@ from certify_assets.storage.store import Snapshot, Store
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
     from certify_assets.corpora.config import CorpusConfig
-    from certify_assets.corpora.corpus import DeliveryCheck, ImportSummary
+    from certify_assets.corpora.corpus import DeliveryCheck
+    from certify_assets.corpora.imported import ImportSummary
     from certify_assets.operations.audit import AuditResult
     from certify_assets.operations.batches import BatchRecord
     from certify_assets.operations.deployment import Deployment, DeploymentRecord

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,18 +16,17 @@ from certify_assets.cli.output import (
     answer,
     answers,
     figures,
-    present,
     say,
     section_blocks,
     table,
     write_text,
 )
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import CertifyError, InputError
+from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
     from certify_assets.corpora.config import CorpusConfig
-    from certify_assets.corpora.corpus import ImportSummary
+    from certify_assets.corpora.imported import ImportSummary
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.operations.returned_runs import ReturnedRuns
     from certify_assets.storage.store import Store
@@ -80,7 +79,6 @@ def corpus() -> None:
     ),
 )
 @click.option("--add", is_flag=True, help="As --replace, with PATHS added to the present ones.")
-@click.option("--dry-run", is_flag=True, help="List what would change; store nothing.")
 @store_option
 @answers
 def import_(
@@ -91,7 +89,6 @@ def import_(
     settings: tuple[str, ...],
     replace: bool,
     add: bool,
-    dry_run: bool,
     store: Store,
 ) -> None:
     """Read agent runs into a corpus and add its partition.
@@ -117,11 +114,6 @@ def import_(
         raise InputError(f"{missing} does not exist; check the path.")
     given = _given(format_name, options, settings)
     config = CorpusConfig(name, paths=tuple(map(absolute, paths)), **given)
-    if dry_run:
-        registered = Corpus(store, name)
-        if registered.has("corpus.json"):
-            config = _delivered(registered.config, config, given, add=add)
-        _preview(registered, config)
     with Corpus(store, name).writing():
         imported, summary, profile = _imported(store, config, given, add=add, replace=replace)
     change_partition(store, name, add=True)
@@ -238,28 +230,6 @@ def _delivered(
             "were read before stay read, and their audits say so."
         )
     return made
-
-
-def _preview(corpus: Corpus, config: CorpusConfig) -> NoReturn:
-    """Show what a delivery would change; end as the import would where it is refused."""
-    from certify_assets.operations.returned_runs import checking_delivery, refuse_selected
-
-    back: list[ReturnedRuns] = []
-    changes = corpus.preview_import(config, check=checking_delivery(corpus, back, refuse=False))
-    document = {
-        "corpus": corpus.name,
-        "applied": False,
-        "changes": asdict(changes),
-        "returned": [{**asdict(item), "refused": item.selected} for item in back],
-    }
-    said = [*changes.sentences(), *(item.sentence() for item in back)]
-    try:
-        refuse_selected(corpus, back)
-    except CertifyError:
-        # what comes back is shown before it is refused
-        present(document, *said)
-        raise
-    answer(document, *said, "Nothing is stored: give the command without --dry-run.")
 
 
 def _profile(imported: Corpus) -> CorpusProfile:

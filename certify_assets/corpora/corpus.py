@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -18,8 +18,9 @@ from certify_assets.corpora.config import (
     plan_splits,
     save_config,
 )
-from certify_assets.corpora.deliveries import Delivered, Deliveries, RunChanges, run_table
+from certify_assets.corpora.deliveries import Delivered, Deliveries, run_table
 from certify_assets.corpora.embedded import load_embedded
+from certify_assets.corpora.imported import ImportFacts, ImportSummary
 from certify_assets.corpora.rendering import outlines
 from certify_assets.corpora.schema import (
     SMALL_COLUMNS,
@@ -38,7 +39,6 @@ from certify_assets.storage.urls import is_url, local_copies
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.corpora.formats import ImportFacts
     from certify_assets.corpora.formats.gathering import Gathered
     from certify_assets.corpora.leakage import LeakChecks
     from certify_assets.corpora.profile import CorpusProfile, TaskOverlap
@@ -48,30 +48,6 @@ if TYPE_CHECKING:
 #: is called with the runs of the corpus after a delivery, as `run_table`, and their splits, before
 #: anything is stored; raises to refuse the delivery
 DeliveryCheck: TypeAlias = "Callable[[pd.DataFrame, SplitManifest | None], None]"
-
-
-@dataclass(frozen=True)
-class ImportSummary:
-    """Summary of an import, stored as ``import.json``."""
-
-    trajectories: int
-    tasks: int
-    agents: tuple[str, ...]
-    # records that are not in the table, by reason, with a sentence on the first case in examples
-    dropped: dict[str, int]
-    # SHA-256 of each source file, and of the Parquet table
-    files: dict[str, str]
-    sha256: str
-    format: str
-    examples: dict[str, str]
-    # what was left out of records that were kept
-    notes: dict[str, int]
-    label_source: str
-    label_facts: dict[str, float] = field(default_factory=dict)
-    # what was understood of tables, a sentence each
-    read_as: tuple[str, ...] = ()
-    # of the configuration; none of an embedded corpus
-    paths: tuple[str, ...] = ()
 
 
 # what the decisions of a judge depend on
@@ -295,20 +271,22 @@ class Corpus:
                 tasks=int(frame["task_id"].nunique()),
                 agents=tuple(sorted(frame["agent"].unique())),
                 sha256=self._store(key, frame),
-                dropped={},
                 format="embedded",
                 files=dict(zip(frame["source_file"], frame["source_sha256"], strict=True)),
-                examples={},
-                notes={},
                 label_source="the reward of the MiniWoB++ page",
             )
         with self._gathered(config) as (runs, facts):
             if check is not None:
                 table = run_table(runs.trajectories())
                 check(table, self._planned(table, config))
-            size = len(runs.rows), runs.tasks(), runs.agents()
-            written = self.store.write_stream(key, runs.write)
-        return ImportSummary(*size, sha256=written, paths=config.paths, **vars(facts))
+            return ImportSummary(
+                trajectories=len(runs.rows),
+                tasks=runs.tasks(),
+                agents=runs.agents(),
+                sha256=self.store.write_stream(key, runs.write),
+                paths=config.paths,
+                **vars(facts),
+            )
 
     @property
     def missing_source(self) -> str:
@@ -338,17 +316,6 @@ class Corpus:
                     "as a corpus of their own, or name their format to replace it."
                 )
             yield runs, facts
-
-    def preview_import(
-        self, config: CorpusConfig, *, check: DeliveryCheck | None = None
-    ) -> RunChanges:
-        """Read a source as an import would; return what it would change, and store nothing."""
-        with self._gathered(config) as (runs, _):
-            table = run_table(runs.trajectories())
-        manifest = self._planned(table, config)
-        if check is not None:
-            check(table, manifest)
-        return RunChanges.between(self.deliveries.last_runs(), table, manifest)
 
     def _planned(self, table: pd.DataFrame, config: CorpusConfig) -> SplitManifest | None:
         try:

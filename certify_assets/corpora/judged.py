@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from certify_assets.corpora.formats import FORMATS, detect_format
-from certify_assets.corpora.formats.base import CorpusFormat, Draft, Judgement, Reading
-from certify_assets.corpora.formats.files import FileSet
-from certify_assets.corpora.formats.gathering import Gathered, Run, StepTexts, gather
+from certify_assets.corpora.formats import FORMATS, detect_format, gather_corpus
+from certify_assets.corpora.formats.files import SourceFile
+from certify_assets.corpora.formats.gathering import Gathered, Run
 from certify_assets.corpora.formats.outcomes import Unclear
-from certify_assets.corpora.formats.records import DELIMITED, JSON, LINES, mapping
+from certify_assets.corpora.formats.records import JSON, has_fields, json_rows, mapping
 from certify_assets.corpora.formats.scout import is_scan, read_scan
 from certify_assets.errors import InputError
 from certify_assets.tables.outcomes import OutcomeColumn
@@ -24,6 +22,7 @@ from certify_assets.tables.settings import COLUMNS
 from certify_assets.tables.table import number_of
 
 if TYPE_CHECKING:
+    from certify_assets.corpora.imported import ImportFacts
     from certify_assets.corpora.trajectory import Trajectory
 
 JUDGE: Final = "judge"
@@ -51,9 +50,6 @@ _KINDS: Final = (
 )
 #: distinct values from which on a judgement of unknown kind is a score
 _GRADES: Final = 3
-#: bytes of a file in which the names of its columns are looked for
-_ENDS: Final = 1 << 16
-_WORD: Final = re.compile(r"[^\W\d]\w*")
 
 
 @dataclass(frozen=True)
@@ -125,32 +121,17 @@ def is_log(path: Path, columns: Collection[str] = ()) -> bool:
         return True
     if not path.is_file():
         return False
-    if _names(path) >= set(columns or (COLUMNS["task"], COLUMNS["score"])):
-        return False
+    file = SourceFile(path.name, path.stat().st_size, lambda: path.open("rb"))
+    wanted = set(columns or (COLUMNS["task"], COLUMNS["score"]))
     try:
-        return detect_format([path]) != "table"
+        if file.suffix in JSON:
+            _, first = next(json_rows(file), (0, ""))
+            is_table = mapping(first).keys() >= wanted
+        else:
+            is_table = has_fields(file, wanted)
+        return not is_table and detect_format([path]) != "table"
     except InputError:
         return False
-
-
-def _names(path: Path) -> set[str]:
-    """Return what may be names of columns, from the ends of a file."""
-    with path.open("rb") as stream:
-        head = stream.read(_ENDS)
-        stream.seek(max(0, path.stat().st_size - _ENDS))
-        tail = stream.read()
-    suffix, text = path.suffix.lower(), head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
-    if suffix in JSON:
-        # a table in JSON is a list, or lines
-        if suffix not in LINES and not text.startswith("["):
-            return set()
-        try:
-            return set(mapping(json.JSONDecoder().raw_decode(text, text.find("{"))[0]))
-        except ValueError:
-            return set()
-    # Parquet names its columns at the end, text in its first lines
-    lines = "\n".join(text.splitlines()[:2]) if suffix in DELIMITED else text
-    return set(_WORD.findall(lines + tail.decode("latin-1") * (suffix not in DELIMITED)))
 
 
 def read_judged(paths: Sequence[Path]) -> JudgedRuns:
@@ -170,9 +151,8 @@ def read_judged(paths: Sequence[Path]) -> JudgedRuns:
 
     if len(paths) == 1 and is_scan(paths[0]):
         return _scan(paths[0])
-    with closing(StepTexts()) as texts:
-        gathered, form, reading = _gathered(paths, texts)
-    runs = gathered.rows
+    with _judged(paths) as (gathered, facts):
+        runs, form = gathered.rows, FORMATS[facts.format]
     columns, kinds = _columns(runs, form.marks)
     frame = pd.DataFrame(
         {
@@ -184,14 +164,14 @@ def read_judged(paths: Sequence[Path]) -> JudgedRuns:
     )
     frame.attrs["path"] = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and others"
     frame.attrs["judgements"] = list(columns)
-    notes = [f"{number:,} {said}" for said, number in reading.notes.items()]
+    notes = [f"{number:,} {said}" for said, number in facts.notes.items()]
     return JudgedRuns(
         frame,
         kinds,
         form.title,
-        dict(reading.dropped),
+        facts.dropped,
         # what an option of an import would change has no option here
-        (*notes, *(said for said in reading.read_as if "--option" not in said)),
+        (*notes, *(said for said in facts.read_as if "--option" not in said)),
     )
 
 
@@ -199,44 +179,15 @@ def read_runs(paths: Sequence[Path], names: Collection[str]) -> Iterator[Traject
     """Read some runs of logs with their texts, by trajectory_id."""
     if len(paths) == 1 and is_scan(paths[0]):
         return
-    with closing(StepTexts()) as texts:
-        gathered, _, _ = _gathered(paths, texts)
+    with _judged(paths) as (gathered, _):
         for place, run in enumerate(gathered.rows):
             if run.trajectory_id in names:
                 yield gathered.trajectory(place)
 
 
-def _gathered(paths: Sequence[Path], texts: StepTexts) -> tuple[Gathered, CorpusFormat, Reading]:
-    """Read the runs of logs with all judgements; refuse logs without any run."""
-    form = FORMATS[_format_of(paths)]
-    reading = Reading(options={"keep_unlabelled": True}, judged=True)
-    drafts = form.read(FileSet(paths, form.suffixes, reading), reading)
-    found = gather((_with_judgements(draft) for draft in drafts), "log", reading, texts)
-    if not found.rows:
-        why = next(iter(reading.examples.values()), "it holds no run.")
-        raise InputError(f"nothing in {', '.join(map(str, paths))} can be used: {why}")
-    return found, form, reading
-
-
-def _format_of(paths: Sequence[Path]) -> str:
-    """Return the one format that fits; say shortly where none or several do."""
-    try:
-        return detect_format(paths)
-    except InputError as error:
-        several = str(error).startswith("more than one format")
-        if not several and len(paths) == 1 and paths[0].is_file():
-            raise
-        given = ", ".join(map(str, paths))
-        if several:
-            raise InputError(
-                f"{given} holds logs of several formats. Name the files of one."
-            ) from None
-        if all(path.exists() for path in paths):
-            raise InputError(
-                f"{given} holds no logs of a known format. Give a score table, or logs of one of "
-                f"{', '.join(sorted(FORMATS))}."
-            ) from None
-        raise
+def _judged(paths: Sequence[Path]) -> AbstractContextManager[tuple[Gathered, ImportFacts]]:
+    """Read the runs of logs with all judgements."""
+    return gather_corpus(paths, name="log", options={"keep_unlabelled": True}, judged=True)
 
 
 def _scan(folder: Path) -> JudgedRuns:
@@ -248,14 +199,6 @@ def _scan(folder: Path) -> JudgedRuns:
     frame.attrs["judgements"] = names
     kinds = {name: TRUTH if name in people else JUDGE for name in names if frame[name].count()}
     return JudgedRuns(frame, kinds, "results of Inspect Scout")
-
-
-def _with_judgements(draft: Draft) -> Draft:
-    """Return a run whose outcome is one of its judgements."""
-    said = draft.judgements
-    if not said and draft.outcome is not None:
-        said = (Judgement(draft.outcome_name, draft.outcome, "outcome"),)
-    return replace(draft, outcome=None, judgements=said)
 
 
 def _columns(

@@ -7,8 +7,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.config import CorpusConfig, Domain
-from certify_assets.corpora.corpus import Corpus, ImportSummary
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED
+from certify_assets.corpora.imported import ImportSummary
 from certify_assets.corpora.leakage import LeakChecks, check_leaks
 from certify_assets.corpora.profile import CorpusProfile
 from certify_assets.corpora.splits import SplitManifest, without_test

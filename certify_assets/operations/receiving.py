@@ -45,8 +45,8 @@ from certify_assets.storage.urls import local_copies, shown_url
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.corpora.formats import ImportFacts
     from certify_assets.corpora.formats.gathering import Gathered
+    from certify_assets.corpora.imported import ImportFacts
 
 #: runs of a batch at most
 MOST_RUNS: Final = 100_000

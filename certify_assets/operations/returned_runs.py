@@ -139,7 +139,7 @@ def refuse_selected(corpus: Corpus, found: Sequence[ReturnedRuns]) -> None:
 
 
 def checking_delivery(
-    corpus: Corpus, found: list[ReturnedRuns] | None = None, *, refuse: bool = True
+    corpus: Corpus, found: list[ReturnedRuns] | None = None
 ) -> DeliveryCheck | None:
     """Return the check of a delivery, which lists what it finds and refuses what is chosen.
 
@@ -151,7 +151,6 @@ def checking_delivery(
 
     def check(table: pd.DataFrame, manifest: SplitManifest | None) -> None:
         back.extend(returned_runs(corpus, table, manifest))
-        if refuse:
-            refuse_selected(corpus, back)
+        refuse_selected(corpus, back)
 
     return check

@@ -51,13 +51,6 @@ def test_the_folder_names_agent_task_and_seed(
         assert (run.task_id, run.agent) == (task, agent)
 
 
-def test_errors_can_be_judged_by_their_reward(tmp_path: Path) -> None:
-    write_run(tmp_path, FOLDER, summary(0.0, err_msg="could not parse the answer"), infos())
-    with pytest.raises(InputError, match=r"err_msg.*keep_errors"):
-        read(tmp_path)
-    assert read(tmp_path, keep_errors=True).frame["outcome"].tolist() == [0]
-
-
 @pytest.mark.parametrize(
     ("folder", "verdict", "steps", "reason", "words"),
     [

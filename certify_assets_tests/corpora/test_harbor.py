@@ -52,9 +52,6 @@ def test_exceptions_decide_whether_a_reward_is_valid(tmp_path: Path) -> None:
 
 def test_several_rewards_need_a_name(tmp_path: Path) -> None:
     path = trials(tmp_path / "x", result("a", "t", {"tests": 0.0, "style": 1.0}))
-    with pytest.raises(
-        InputError,
-        match=r"has the rewards style, tests; name the one that counts with the option reward",
-    ):
+    with pytest.raises(InputError, match=r"\(tests, style\)\. Name one with --option reward=NAME"):
         read(path)
     assert read(path, reward="style").frame["outcome"].tolist() == [1]

@@ -65,8 +65,8 @@ def test_every_compression_gives_the_same_runs(tmp_path: Path, method: int) -> N
         ("C", {}, 1),
         ("P", {"threshold": 0.5}, 1),
         ("P", {"no_label": "P"}, None),
-        ({"right": 1, "fast": 0}, {"value_key": "right"}, 1),
-        ({"right": 1}, {"value_key": "fast"}, None),
+        ({"right": 1, "fast": 0}, {"scorer": "match/right"}, 1),
+        ({"right": 1}, {"scorer": "match"}, 1),
     ],
 )
 def test_scores(tmp_path: Path, value: Any, options: dict[str, Any], outcome: int | None) -> None:
@@ -78,10 +78,10 @@ def test_scores(tmp_path: Path, value: Any, options: dict[str, Any], outcome: in
 @pytest.mark.parametrize(
     ("scores", "options", "words"),
     [
-        ({"a": {"value": 1}, "b": {"value": 0}}, {}, r"has 2 scores \(a, b\); .* option scorer"),
-        ({"a": {"value": {"x": 1, "y": 0}}}, {}, r"has 2 scores \(x, y\); .* option value_key"),
+        ({"a": {"value": 1}, "b": {"value": 0}}, {}, r"\(a, b\)\. Name one with --option scorer="),
+        ({"a": {"value": {"x": 1, "y": 0}}}, {"scorer": "a"}, r"\(a/x, a/y\)\. Name one"),
         ({"a": {"value": 1}}, {"threshold": "high"}, r"threshold is 'high'\. Give a number"),
-        ({"a": {"value": 1}}, {"scorer": "c"}, r"1_epoch_1\.json has no score of 'c', only of a\."),
+        ({"a": {"value": 1}}, {"scorer": "c"}, r"1_epoch_1\.json has no outcome 'c', only a\."),
     ],
 )
 def test_what_the_options_must_decide(

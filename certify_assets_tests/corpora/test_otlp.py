@@ -111,7 +111,7 @@ def test_openinference_attributes_and_errors_in_otlp(tmp_path: Path) -> None:
     }
     request = _request(failed, ids | {"attributes": _pairs(attributes)})
     path = write_json(tmp_path / "t.json", request)
-    (run,) = from_frame(read(path, label_attribute="metadata.gold").frame)
+    (run,) = from_frame(read(path, label="metadata.gold").frame)
     assert run.steps == (Step("", "tool lookup: error: no such order"), Step("hello", ""))
     assert (run.task_id, run.outcome, run.instruction) == ("t", 1, "hi")
 

@@ -209,7 +209,6 @@ def test_messages_of_every_tool(shape: str, wrap: str) -> None:
         ([said(True)], {"label": "other"}, "no_label", "only correct (human)"),
         ([said(True, "code")], {"label_sources": "human"}, "no_label", "only correct (code)"),
         ([said(None)], {}, "no_label", "without a value"),
-        ([], {"label_attribute": "gold"}, "no_label", "no attribute 'gold'"),
         ([], {"task_attribute": "case"}, "no_task", "no attribute 'case', only task_id"),
     ],
 )
@@ -221,18 +220,9 @@ def test_what_cannot_be_used_is_a_sentence(
     assert words in reading.examples[reason]
 
 
-@pytest.mark.parametrize(
-    ("said_of_it", "options", "words"),
-    [
-        ([said(True), said(True, name="kind")], {}, r"2 labels \(correct, kind\); .*label=NAME"),
-        ([], {"label": "a", "label_attribute": "b"}, ""),
-    ],
-)
-def test_what_stops_an_import_is_a_sentence(
-    said_of_it: list[Assessment], options: Mapping[str, Any], words: str
-) -> None:
-    with pytest.raises(InputError, match=words + r".*\.$"):
-        drafts(a_run(), *said_of_it, keep_unlabelled=False, **options)
+def test_several_labels_need_a_name() -> None:
+    with pytest.raises(InputError, match=r"2 labels \(correct, kind\); .*label=NAME\.$"):
+        drafts(a_run(), said(True), said(True, name="kind"), keep_unlabelled=False)
 
 
 def test_a_trace_without_a_task_names_its_attributes() -> None:

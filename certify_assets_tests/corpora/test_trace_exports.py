@@ -114,7 +114,7 @@ def test_categories_numbers_and_columns_of_the_table_are_labels(tmp_path: Path) 
     assert rated.frame["outcome"].tolist() == [0]
     del item["observations"], item["scores"]
     write_csv(tmp_path / "table.csv", [item | {"bookmarked": False, "solved": [1]}])
-    table = read(tmp_path / "table.csv", label_attribute="solved")
+    table = read(tmp_path / "table.csv", label="solved")
     assert table.format == "langfuse" and table.frame["outcome"].tolist() == [1]
     assert table.frame["instruction"].tolist() == ["Cancel booking a."]
 

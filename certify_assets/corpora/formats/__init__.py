@@ -10,7 +10,6 @@ from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.importing import (
     COMMON_OPTIONS,
     ImportedCorpus,
-    ImportFacts,
     detect_format,
     gather_corpus,
     gather_new_runs,
@@ -22,7 +21,6 @@ __all__ = [
     "FORMATS",
     "CorpusFormat",
     "Draft",
-    "ImportFacts",
     "ImportedCorpus",
     "Reading",
     "SourceFile",

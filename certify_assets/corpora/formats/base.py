@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -164,13 +164,47 @@ class Reading(Tally):
         """Count a record that is left out, with what is wrong with it."""
         self.drop("unreadable_record", f"{place} cannot be used: {words}.")
 
-    def agent_in_name(self, file: SourceFile, agent: str) -> str:
-        """Return the agent of a file whose records name none: the option, else that of its name."""
+    def agent_in_name(self, file: SourceFile, agent: str, of: str = "file") -> str:
+        """Return the agent of a file whose records name none: the option, else that of a name."""
         if given := self.options.get("agent"):
             return str(given)
-        words = f"agent {agent!r}, from the file name (--option agent=NAME says another)"
+        words = f"agent {agent!r}, from the {of} name (--option agent=NAME says another)"
         self.understood(file.name, (words,))
         return agent
+
+    def chosen(
+        self, place: object, said: Sequence[Judgement], option: str = "label", default: str = ""
+    ) -> dict[str, Any]:
+        """Return outcome and outcome_name: of the judgement that an option names, or the only one.
+
+        The name a covers its parts, such as a/b.
+        """
+        name = str(self.options.get(option) or default)
+        found = [one for one in said if not name or f"{one.name}/".startswith(f"{name}/")]
+        names = ", ".join(dict.fromkeys(one.name for one in said))
+        if len({one.name for one in found}) > 1 and not self.judged:
+            raise InputError(
+                f"{place} has several outcomes ({names}). Name one with --option {option}=NAME."
+            )
+        if said and not found and not self.options.get("keep_unlabelled"):
+            raise LeftOutError(f"has no outcome {name!r}, only {names}", "no_label")
+        one = found[0] if found else Judgement(name or "outcome", None)
+        return {"outcome": one.value, "outcome_name": one.name}
+
+    def fitting(
+        self, files: Iterable[SourceFile], fits: Callable[[SourceFile], bool]
+    ) -> Iterator[SourceFile]:
+        """Go through the files of the format; count those that are broken or of another."""
+        for file in files:
+            try:
+                is_ours = fits(file)
+            except BrokenFileError as error:
+                self.drop("file_unreadable", str(error))
+                continue
+            if is_ours:
+                yield file
+            elif file.name not in self.hashes:
+                self.other(file.name)
 
     def contents(self, files: Iterable[SourceFile]) -> Iterator[tuple[SourceFile, bytes]]:
         """Read file by file; one that cannot be decompressed is counted as file_unreadable."""
@@ -263,8 +297,8 @@ def _unfolded(row: Row, under: Collection[str]) -> Iterable[Row]:
 
 Drafts = Iterator[Draft]
 Reader = Callable[[FileSet, Reading], Drafts]
-#: option of formats that use `Reading.agent_in_name`
-AGENT_OPTION = {"agent": "agent of runs that name none; taken from the file name otherwise"}
+#: option of formats whose records may name no agent
+AGENT_OPTION = {"agent": "agent of runs that name none"}
 
 #: every format, by name; `corpus_format` fills it
 FORMATS: dict[str, CorpusFormat] = {}

@@ -12,7 +12,6 @@ from certify_assets.corpora.formats.base import (
     Origin,
     Reading,
     corpus_format,
-    switch,
 )
 from certify_assets.corpora.formats.files import FileSet, SourceFile
 from certify_assets.corpora.formats.messages import message_text, steps_of_turns, turn_on_page
@@ -64,12 +63,6 @@ def _path(file: SourceFile) -> PurePosixPath:
     explain=lambda file: _refusal(file) if file.suffix == ".pkl" else None,
     label_source="reward of the harness (cum_reward)",
     marks={},
-    options={
-        "keep_errors": (
-            "judge runs with an err_msg by their reward (true or false); the harness sets it for "
-            "its own and for agents' errors"
-        ),
-    },
 )
 def browsergym(files: FileSet, reading: Reading) -> Drafts:
     """Read the run folders that hold a summary and steps."""
@@ -86,10 +79,8 @@ def browsergym(files: FileSet, reading: Reading) -> Drafts:
         if folder.name.startswith("_"):
             said = "is in a folder whose name begins with _: the harness ran it again"
             raise LeftOutError(said, "superseded")
-        if summary.get("err_msg") is not None and not switch(reading.options, "keep_errors"):
-            said = (
-                f"is of a run that broke down (err_msg in {_SUMMARY}); see the option keep_errors"
-            )
+        if summary.get("err_msg") is not None:
+            said = f"is of a run that broke down (err_msg in {_SUMMARY})"
             raise LeftOutError(said, "infrastructure_error")
         if not content:
             raise LeftOutError(f"is missing: there is no {_STEPS}; {_EXPORT}", "no_trajectory")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -15,7 +16,7 @@ from certify_assets.corpora.formats.base import (
     Reading,
     corpus_format,
 )
-from certify_assets.corpora.formats.files import FileSet
+from certify_assets.corpora.formats.files import FileSet, SourceFile
 from certify_assets.corpora.formats.messages import from_first, messages_of, steps_of_messages
 from certify_assets.corpora.formats.records import (
     Record,
@@ -37,10 +38,14 @@ _MARKS = (
 _LONGEST_NAME = 80
 
 
+def _fits(file: SourceFile) -> bool:
+    return begins(file, b"{", *_MARKS)
+
+
 @corpus_format(
     title="DeepEval test runs (JSON)",
     suffixes=(".json",),
-    fits=lambda file: begins(file, b"{", *_MARKS),
+    fits=_fits,
     label_source="metrics of the test cases",
     options={
         "agent": "agent of all runs; unknown where it is not given",
@@ -49,22 +54,15 @@ _LONGEST_NAME = 80
 )
 def deepeval(files: FileSet, reading: Reading) -> Drafts:
     """Read one run a test case; attempts are test cases with the same input."""
-
-    def draft(record: Record, origin: Origin) -> Draft:
-        return _draft(snake(record), origin, reading)
-
-    for file, document in reading.documents(files):
-        if not begins(file, b"{", *_MARKS):
-            reading.other(file.name)
-            continue
-        cases = list(_cases(document))
-        yield from reading.runs(reading.placed(file, listed_records(cases)), draft)
+    draft = partial(_draft, reading=reading)
+    for file, document in reading.documents(reading.fitting(files, _fits)):
+        yield from reading.runs(reading.placed(file, listed_records(_cases(document))), draft)
 
 
 def _cases(document: Any) -> Iterator[Record]:
     found = snake(mapping(document))
     for name in _LISTS:
-        yield from objects(found.get(name))
+        yield from map(snake, objects(found.get(name)))
 
 
 def _draft(case: Record, origin: Origin, reading: Reading) -> Draft:
@@ -80,17 +78,14 @@ def _draft(case: Record, origin: Origin, reading: Reading) -> Draft:
         raise LeftOutError("it has neither an input nor a name")
     if len(task) > _LONGEST_NAME:
         task = f"input-{sha256(task.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
-    label = str(reading.options.get("label") or "success")
-    outcome = case.get("success")
-    if label != "success":
-        outcome = next((one.get("success") for one in metrics if one.get("name") == label), None)
+    verdicts = [Judgement(str(one.get("name")), one.get("success")) for one in metrics]
+    verdicts.append(Judgement("success", case.get("success")))
     return Draft(
         task_id=task,
         agent=str(reading.options.get("agent") or "unknown"),
         instruction=asked,
         steps=steps,
-        outcome=outcome,
-        outcome_name=label,
+        **reading.chosen(origin, verdicts, default="success"),
         origin=origin,
         repetition=str(origin.row),
         judgements=tuple(

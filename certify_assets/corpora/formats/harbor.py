@@ -10,6 +10,7 @@ from typing import Any
 from certify_assets.corpora.formats.base import (
     Draft,
     Drafts,
+    Judgement,
     LeftOutError,
     Origin,
     Reading,
@@ -29,7 +30,6 @@ from certify_assets.corpora.formats.records import (
     text_of,
 )
 from certify_assets.corpora.trajectory import Step
-from certify_assets.errors import InputError
 
 # what an agent writes after its context was summarised
 _NUMBER = re.compile(r"cont-(\d{1,6})\.json$")
@@ -90,13 +90,16 @@ def harbor(files: FileSet, reading: Reading) -> Drafts:
             said = f"ended with {error}; its reward is not valid"
             raise LeftOutError(said, "infrastructure_error")
         instruction, steps = _conversation(written, reading)
+        given = mapping(inside(trial, "verifier_result", "rewards"))
+        rewards = [Judgement(name, value, "code") for name, value in given.items()]
+        default = "reward" if "reward" in given else ""
         agent = _agent(mapping(trial["agent_info"]))
         return Draft(
             task_id=trial["task_name"],
             agent=agent,
             instruction=instruction,
             steps=steps,
-            outcome=_reward(trial, folder, reading),
+            outcome=reading.chosen(folder, rewards, "reward", default)["outcome"],
             outcome_name="reward",
             origin=origin,
             trajectory_id=named(trial.get("id")),
@@ -131,17 +134,6 @@ def _agent(info: Record) -> str:
     parts = (text_of(inside(info, "model_info", key)) for key in ("provider", "name"))
     names = (named(info.get("name")), named("/".join(filter(None, parts))))
     return " ".join(filter(None, names)) or "unknown"
-
-
-def _reward(trial: Record, folder: str, reading: Reading) -> Any:
-    rewards = mapping(inside(trial, "verifier_result", "rewards"))
-    key = reading.options.get("reward") or ("reward" if "reward" in rewards else None)
-    if key is None and len(rewards) > 1:
-        raise InputError(
-            f"{folder} has the rewards {', '.join(sorted(rewards))}; name the one that counts with "
-            "the option reward."
-        )
-    return rewards.get(key) if key else next(iter(rewards.values()), None)
 
 
 def _is_atif(document: Any) -> bool:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.formats.base import FORMATS, CorpusFormat, Draft, Reading, switch, words
+from certify_assets.corpora.formats.base import (
+    FORMATS,
+    CorpusFormat,
+    Draft,
+    Judgement,
+    Reading,
+    switch,
+)
 from certify_assets.corpora.formats.files import (
     BrokenFileError,
     FileSet,
@@ -19,6 +26,7 @@ from certify_assets.corpora.formats.files import (
 from certify_assets.corpora.formats.gathering import Gathered, StepTexts, gather
 from certify_assets.corpora.formats.outcomes import OUTCOME_OPTIONS, Outcomes
 from certify_assets.corpora.formats.records import DELIMITED, HEAD
+from certify_assets.corpora.imported import ImportFacts
 from certify_assets.errors import InputError
 from certify_assets.tables.delimited import UTF16
 from certify_assets.tables.settings import TableSettings
@@ -34,48 +42,10 @@ COMMON_OPTIONS: Mapping[str, str] = {
     "merge_same_instruction": "count tasks with the same instruction as one (true or false)",
     "ids": "fold counts tasks whose names differ only in spelling as one",
     "max_file_mb": "largest file to read, in megabytes",
-    "strict": "refuse the import when a record cannot be used (true or false)",
     **OUTCOME_OPTIONS,
 }
-_SWITCHES = ("drop_copies", "keep_unlabelled", "merge_same_instruction", "strict")
-_BROKEN = frozenset(
-    words("unreadable_record file_unreadable file_broken_archive file_ends_early file_unsafe_path")
-)
+_SWITCHES = ("drop_copies", "keep_unlabelled", "merge_same_instruction")
 _EXPLAINED = 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImportFacts:
-    """What there is to say of a corpus that was read.
-
-    Parameters
-    ----------
-    dropped : dict of str to int
-        How many records, and (reasons that begin with "file_") files, were left out, by reason.
-    format : str
-        Name of the format.
-    files : dict of str to str
-        SHA-256 of every file read.
-    examples : dict of str to str
-        For every reason, a sentence on the first case.
-    notes : dict of str to int
-        What was left out of records that were kept, and what read them.
-    label_source : str
-        Where the outcomes come from.
-    label_facts : dict of str to number
-        What the source says of its labels, such as annotations, ties and their rate of
-        disagreement.
-    """
-
-    dropped: dict[str, int]
-    format: str
-    files: dict[str, str]
-    examples: dict[str, str]
-    notes: dict[str, int]
-    label_source: str = ""
-    label_facts: dict[str, float] = field(default_factory=dict)
-    #: sentences on what was understood of tables that are not as the formats have them
-    read_as: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,11 +105,13 @@ def gather_corpus(
     format: str = "auto",
     name: str,
     options: Mapping[str, Any] | None = None,
+    judged: bool = False,
 ) -> Iterator[tuple[Gathered, ImportFacts]]:
     """Read agent runs into one corpus whose texts wait in a temporary file, to be written or gone
     through while the block lasts.
 
-    Parameters and errors are those of `import_corpus`.
+    Parameters and errors are those of `import_corpus`. With `judged`, runs have all of their
+    judgements, and none of these is the outcome.
     """
     if not name.strip():
         raise InputError("the corpus has no name; give it one.")
@@ -148,7 +120,7 @@ def gather_corpus(
         raise InputError("there is no path to import; give files, folders or archives.")
     limits = _limits(options or {})
     form = _known(detect_format(roots, limits) if format == "auto" else format)
-    reading = Reading(options=_options(form, options or {}))
+    reading = Reading(options=_options(form, options or {}), judged=judged)
     with closing(StepTexts()) as texts:
         runs = gather(_drafts(form, roots, reading, limits), name, reading, texts)
         yield runs, _facts(runs, form, roots, reading)
@@ -171,9 +143,6 @@ def _facts(
 ) -> ImportFacts:
     # of several reasons the most frequent
     often = [reason for reason, _ in reading.dropped.most_common()]
-    broken = next((reading.examples[reason] for reason in often if reason in _BROKEN), None)
-    if broken and reading.options.get("strict"):
-        raise InputError(f"{broken.rstrip('.')}; correct it, or import without the option strict.")
     if not runs.rows:
         why = reading.examples[often[0]] if often else "no file of the format's kind holds a run."
         if "cannot be used: " in why and ";" not in why:
@@ -201,12 +170,23 @@ def _facts(
 def _drafts(
     form: CorpusFormat, roots: Sequence[Path], reading: Reading, limits: ReadLimits
 ) -> Iterator[Draft]:
+    drafts = form.read(FileSet(roots, form.suffixes, reading, limits), reading)
+    if reading.judged:
+        yield from map(_with_judgements, drafts)
+        return
     outcomes = Outcomes(reading)
-    files = FileSet(roots, form.suffixes, reading, limits)
-    yield from outcomes.read(form.read(files, reading), form.marks)
+    yield from outcomes.read(drafts, form.marks)
     outcomes.require_clear()
     for why in reading.others.values():
         reading.drop("file_other_format", why)
+
+
+def _with_judgements(draft: Draft) -> Draft:
+    """Return a run whose outcome is one of its judgements."""
+    said = draft.judgements
+    if not said and draft.outcome is not None:
+        said = (Judgement(draft.outcome_name, draft.outcome, "outcome"),)
+    return replace(draft, outcome=None, judgements=said)
 
 
 def _known(format: str) -> CorpusFormat:
@@ -274,15 +254,11 @@ def detect_format(paths: Sequence[Path], limits: ReadLimits | None = None) -> st
         return next(iter(fitting))
     if fitting:
         found = ", ".join(f"{key} (such as {file})" for key, file in sorted(fitting.items()))
-        raise InputError(
-            f"more than one format fits {given}: {found}; name one with --format, and import the "
-            "others as corpora of their own."
-        )
+        raise InputError(f"{given} holds files of several formats: {found}. Give those of one.")
     why = [*reasons.values()] or [*tally.examples.values(), *tally.others.values()]
     if is_empty and not why:
         raise InputError(f"there is no file in {given}; check the path.")
-    known = "; ".join(f"{form.name}: {form.title}" for form in FORMATS.values())
-    ask = f": {' '.join(why[:_EXPLAINED])}" if why else f"; name one with --format ({known})."
+    ask = ": " + " ".join(why[:_EXPLAINED]) if why else f". Known are {', '.join(sorted(FORMATS))}."
     raise InputError(f"no known format fits {given}{ask}")
 
 

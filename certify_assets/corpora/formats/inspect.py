@@ -126,8 +126,7 @@ def _members(file: SourceFile) -> list[str]:
     label_source="scorer of the evaluation",
     marks=LETTERS,
     options={
-        "scorer": "name of the scorer that counts, where a log has several",
-        "value_key": "key of the value that counts, where a score has several",
+        "scorer": "scorer that counts, where a log has several; NAME/KEY of several values",
         "agent": "agent of all runs; model and solver of the log where it is not given",
     },
 )
@@ -279,8 +278,8 @@ def _drafts(file: SourceFile, log: Any, samples: _Samples, reading: Reading) -> 
             for name, score in mapping(sample.get("scores")).items()
             if not inside(score, "metadata", "certificate_sha256")
         }
-        judgements = judgements_of(scores) if reading.judged else ()
-        scorer, outcome = ("outcome", None) if reading.judged else _score(scores, place, reading)
+        judgements = judgements_of(scores)
+        outcome = reading.chosen(place, judgements, "scorer")
         if sample.get("error"):
             raise LeftOutError("ended with an error of the evaluation", "infrastructure_error")
         if sample.get("invalidation"):
@@ -290,13 +289,12 @@ def _drafts(file: SourceFile, log: Any, samples: _Samples, reading: Reading) -> 
             agent=names.agent,
             instruction=_asked(sample.get("input"), sample.get("choices")),
             steps=steps_of_messages(_spoken(sample), reading),
-            outcome=outcome,
+            **outcome,
             origin=Origin(place, ""),
             trajectory_id=named(sample.get("uuid"))
             or f"{names.identity}/{sample['id']}/{sample['epoch']}",
             repetition=str(sample["epoch"]),
             named_agent=names.agent,
-            outcome_name=scorer,
             variant=names.variant,
             judgements=judgements,
         )
@@ -364,26 +362,3 @@ def judgements_of(scores: Record) -> tuple[Judgement, ...]:
         values = {f"{name}/{key}": one for key, one in mapping(value).items()} or {name: value}
         found += [Judgement(key, one) for key, one in values.items()]
     return tuple(found)
-
-
-def _score(scores: Record, where: str, reading: Reading) -> tuple[str, Any]:
-    """Return name and value of the score that counts."""
-    scorer, key = (reading.options.get(option) for option in ("scorer", "value_key"))
-    name = _only(scores, scorer, "scorer", where)
-    if scores and name not in scores and not reading.options.get("keep_unlabelled"):
-        said = f"has no score of {name!r}, only of {', '.join(scores)}"
-        raise LeftOutError(said, "no_label")
-    value = inside(scores, name, "value")
-    if isinstance(value, dict):
-        value = value.get(_only(value, key, "value_key", where))
-    return name, value
-
-
-def _only(values: Record, name: str | None, option: str, where: str) -> str:
-    """Return the name that an option gives, or the only one."""
-    if name is None and len(values) > 1:
-        raise InputError(
-            f"{where} has {len(values)} scores ({', '.join(map(str, values))}); name the one "
-            f"that counts with the option {option}."
-        )
-    return name or next(iter(values), "outcome")

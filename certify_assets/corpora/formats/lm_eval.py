@@ -47,14 +47,11 @@ _PAIR = 2
 )
 def lm_eval(files: FileSet, reading: Reading) -> Drafts:
     """Read one run a document; answers of several filters are judgements of one run."""
-    for file in files:
-        if not has_fields(file, _FIELDS):
-            reading.other(file.name)
-            continue
+    for file in reading.fitting(files, lambda file: has_fields(file, _FIELDS)):
         path = PurePosixPath(file.plain_name)
         match = _NAME.fullmatch(path.name)
         task = match[1] if match else path.stem
-        agent = reading.agent_in_name(file, path.parent.name or "unknown")
+        agent = reading.agent_in_name(file, path.parent.name or "unknown", of="folder")
         # a document has a line for each filter of its answers
         first: dict[str, tuple[Origin, Record]] = {}
         judgements: dict[str, list[Judgement]] = {}
@@ -91,7 +88,7 @@ def _draft(
     if not is_id(record["doc_id"]):
         raise LeftOutError("its doc_id is no id")
     said, arguments = judgements[str(record["doc_id"])], _arguments(record["arguments"])
-    answer, chosen = _answer(record, arguments), _chosen(said, reading)
+    answer = _answer(record, arguments)
     return Draft(
         task_id=f"{task}/{record['doc_id']}",
         agent=agent,
@@ -100,20 +97,8 @@ def _draft(
         origin=origin,
         repetition=str(origin.row),
         judgements=tuple(said),
-        outcome=None if chosen is None or reading.judged else chosen.value,
-        outcome_name="outcome" if chosen is None else chosen.name,
+        **reading.chosen(origin, said),
     )
-
-
-def _chosen(judgements: list[Judgement], reading: Reading) -> Judgement | None:
-    """Return the metric that is the outcome: the one that is named, or the only one."""
-    label = reading.options.get("label")
-    found = [one for one in judgements if label in (None, one.name)]
-    if len(found) > 1 and not reading.judged:
-        names = ", ".join(one.name for one in found)
-        said = f"has the metrics {names}; name one with --option label=NAME"
-        raise LeftOutError(said, "no_label")
-    return found[0] if found else None
 
 
 def _arguments(given: Any) -> list[list[Any]]:

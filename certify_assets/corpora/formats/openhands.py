@@ -98,16 +98,8 @@ def openhands(files: FileSet, reading: Reading) -> Drafts:
             raise LeftOutError("is an attempt before the last", "superseded")
         return _draft(record, origin, reports)
 
-    for file in files:
-        try:
-            is_output = _fits(file)
-        except BrokenFileError as error:
-            reading.drop("file_unreadable", str(error))
-            continue
-        if is_output:
-            yield from reading.runs(reading.placed(file, json_rows(file)), draft)
-        elif file.name not in reading.hashes:
-            reading.other(file.name)
+    for file in reading.fitting(files, _fits):
+        yield from reading.runs(reading.placed(file, json_rows(file)), draft)
 
 
 def _draft(record: Record, origin: Origin, reports: Reports) -> Draft:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from hashlib import sha256
 
 from certify_assets.corpora.formats.base import (
@@ -17,7 +18,7 @@ from certify_assets.corpora.formats.base import (
     Reading,
     corpus_format,
 )
-from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
+from certify_assets.corpora.formats.files import FileSet, SourceFile
 from certify_assets.corpora.formats.messages import value_text
 from certify_assets.corpora.formats.records import (
     JSON,
@@ -45,10 +46,14 @@ _MODEL_GRADED = re.compile(
 _ERROR = 2
 
 
+def _fits(file: SourceFile) -> bool:
+    return begins(file, b"{", *_MARKS)
+
+
 @corpus_format(
     title="promptfoo results (JSON and JSON lines)",
     suffixes=JSON,
-    fits=lambda file: begins(file, b"{", *_MARKS),
+    fits=_fits,
     label_source="assertions of the tests",
     options={
         **AGENT_OPTION,
@@ -57,18 +62,9 @@ _ERROR = 2
 )
 def promptfoo(files: FileSet, reading: Reading) -> Drafts:
     """Read one run a result; attempts are results of the same variables."""
-
-    def draft(record: Record, origin: Origin) -> Draft:
-        return _draft(record, origin, reading)
-
-    for file in files:
-        if not begins(file, b"{", *_MARKS):
-            reading.other(file.name)
-            continue
-        try:
-            yield from reading.runs(reading.placed(file, _rows(file)), draft)
-        except BrokenFileError as error:
-            reading.drop("file_unreadable", str(error))
+    draft = partial(_draft, reading=reading)
+    for file in reading.fitting(files, _fits):
+        yield from reading.runs(reading.placed(file, _rows(file)), draft)
 
 
 def _rows(file: SourceFile) -> Iterator[Row]:
@@ -89,17 +85,13 @@ def _draft(record: Record, origin: Origin, reading: Reading) -> Draft:
     agent = text_of(provider.get("label")) or text_of(provider.get("id"))
     output = value_text(inside(record, "response", "output"))
     judgements = _judgements(record)
-    label = str(reading.options.get("label") or "success")
-    outcome = record.get("success")
-    if label != "success":
-        outcome = next((one.value for one in judgements if one.name == label), None)
+    verdicts = (*judgements, Judgement("success", record.get("success")))
     return Draft(
         task_id=_task(record),
         agent=str(reading.options.get("agent") or agent or "unknown"),
         instruction=text_of(inside(record, "prompt", "raw")),
         steps=(Step(output, ""),) if output else (),
-        outcome=outcome,
-        outcome_name=label,
+        **reading.chosen(origin, verdicts, default="success"),
         origin=origin,
         trajectory_id=named(record.get("id")),
         repetition=str(origin.row),

@@ -75,11 +75,7 @@ def swe_agent(files: FileSet, reading: Reading) -> Drafts:
         )
         return Draft(task, agent, instruction, steps, reports.outcome(origin.file, task), origin)
 
-    for file in files:
-        if _is_run(file):
-            yield from reading.runs(reading.objects([file]), draft)
-        elif file.name not in reading.hashes:
-            reading.other(file.name)
+    yield from reading.runs(reading.objects(reading.fitting(files, _is_run)), draft)
 
 
 def _task(name: str) -> str:

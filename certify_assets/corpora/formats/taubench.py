@@ -96,10 +96,7 @@ def taubench_v1(files: FileSet, reading: Reading) -> Drafts:
             repetition=str(record.get("trial")),
         )
 
-    for file, runs in reading.documents(files):
-        if not _is_tau(file):
-            reading.other(file.name)
-            continue
+    for file, runs in reading.documents(reading.fitting(files, _is_tau)):
         domain = reading.options.get("domain") or _domain(file)
         # no record names its agent: the file does, with task range and time stamp
         stem = _STAMP.sub("", _RANGE.sub("", PurePosixPath(file.name).stem))
@@ -159,10 +156,7 @@ def tau2(files: FileSet, reading: Reading) -> Drafts:
             trajectory_id=str(record["id"]),
         )
 
-    for file, document in reading.documents(files):
-        if not _is_tau2(file):
-            reading.other(file.name)
-            continue
+    for file, document in reading.documents(reading.fitting(files, _is_tau2)):
         info, simulations = mapping(document.get("info")), listed(document.get("simulations"))
         if not simulations:
             said = f"{file.name} holds no simulations; save the run as one file."

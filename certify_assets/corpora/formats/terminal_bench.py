@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import Draft, Drafts, Reading, corpus_format
 from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
-from certify_assets.corpora.formats.records import Record, begins, inside, mapping, named, text_of
+from certify_assets.corpora.formats.records import (
+    Record,
+    begins,
+    inside,
+    listed,
+    mapping,
+    named,
+    text_of,
+)
 from certify_assets.corpora.formats.terminal_text import (
     cast_text,
     plain_text,
@@ -30,6 +38,10 @@ _UNREAD = re.compile(
 _SUBMISSION = re.compile(r"\d{8}_(.+)")
 
 
+#: the folder above a trial, or one further up, and the name of the trial
+_Key = tuple[str, str]
+
+
 class _Trial(NamedTuple):
     # its file and its place in it
     where: str
@@ -40,8 +52,22 @@ class _Trial(NamedTuple):
     resolved: Any
 
 
+class _Run(NamedTuple):
+    """What the results say, and which trials have a terminal of a kind."""
+
+    trials: dict[_Key, _Trial]
+    # by the folder of a run
+    agents: dict[str, str]
+    recorded: dict[str, set[_Key]]
+
+
 def _path(file: SourceFile) -> PurePosixPath:
     return PurePosixPath(file.plain_name)
+
+
+def _keys(folder: PurePosixPath, name: str) -> list[_Key]:
+    """Return the keys under which results may name the trial of a folder, its own first."""
+    return [(str(above), name) for above in folder.parents]
 
 
 def _fits(file: SourceFile) -> bool:
@@ -61,33 +87,8 @@ def _fits(file: SourceFile) -> bool:
 )
 def terminal_bench(files: FileSet, reading: Reading) -> Drafts:
     """Read trials with their terminal recordings."""
-    # trials by their folder, and those that only their run lists, by its folder and their name
-    own: dict[str, _Trial] = {}
-    listed: dict[tuple[str, str], _Trial] = {}
-    agents: dict[str, str] = {}
-    # folders that hold a terminal of a kind
-    recorded: dict[str, set[str]] = {kind: set() for kind in _TERMINALS}
-    for file in files:
-        path = _path(file)
-        folder, kind = str(path.parent), "/".join(path.parts[-2:])
-        if kind in recorded:
-            recorded[kind].add(str(path.parent.parent))
-        elif path.name == _ABOUT:
-            for _, document in reading.documents([file]):
-                parts = (text_of(inside(document, key)) for key in ("agent_name", "model_name"))
-                agents[folder] = "_".join(part.replace("/", "-") for part in parts if part)
-        elif path.name == _RESULTS:
-            for _, document in reading.documents([file]):
-                rows, has_folder = _results(mapping(document))
-                if not rows:
-                    reading.other(file.name)
-                for trial in _trials(file, rows, reading):
-                    if has_folder:
-                        own[folder] = trial
-                    else:
-                        listed[folder, trial.name] = trial
-        elif not _UNREAD.fullmatch(path.name):
-            reading.other(file.name)
+    trials, agents, recorded = _results(files, reading)
+    done: set[_Key] = set()
     # by the id of a trial, where the first with that id was
     first: dict[str, str] = {}
 
@@ -99,76 +100,91 @@ def terminal_bench(files: FileSet, reading: Reading) -> Drafts:
         reading.drop("duplicate", said)
         return True
 
-    # folders and trials that are done with
-    done: set[str] = set()
     for kind in _TERMINALS:
         # an archive is unpacked again for every kind
         if recorded[kind] <= done:
             continue
         for file in files.matching(f"*/{kind}"):
-            place = _path(file).parent.parent
-            folder = str(place)
-            if folder in done:
+            folder = _path(file).parent.parent
+            keys = _keys(folder, folder.name)
+            if keys[0] in done:
                 continue
-            above = (listed.get((str(run), place.name)) for run in place.parents)
-            held = own.get(folder) or next(filter(None, above), None)
-            if held is None:
+            trial = next((trials[key] for key in keys if key in trials), None)
+            if trial is None:
                 said = f"{file.name} belongs to no trial that a results.json names."
                 reading.drop("no_label", said)
-                done.add(folder)
-            elif steps := _steps(file, held.instruction, reading):
-                done |= {folder, held.where}
-                if not is_copy(held):
+                done.add(keys[0])
+            elif steps := _steps(file, trial.instruction, reading):
+                done.update(keys, _keys(folder, trial.name))
+                if not is_copy(trial):
                     yield Draft(
-                        task_id=held.task,
-                        agent=str(reading.options.get("agent") or _agent(place, agents)),
-                        instruction=held.instruction,
+                        task_id=trial.task,
+                        agent=str(reading.options.get("agent") or _agent(folder, agents)),
+                        instruction=trial.instruction,
                         steps=steps,
-                        outcome=held.resolved,
+                        outcome=trial.resolved,
                         outcome_name="is_resolved",
                         origin=reading.origin(file),
-                        trajectory_id=held.identity,
+                        trajectory_id=trial.identity,
                     )
-    with_folder = {
-        (str(run), trial.name)
-        for folder, trial in own.items()
-        for run in PurePosixPath(folder).parents
-    }
-    alone = (trial for place, trial in listed.items() if place not in with_folder)
-    for trial in (*own.values(), *alone):
-        if trial.where not in done and not is_copy(trial):
-            if trial.resolved is None and not reading.options.get("keep_unlabelled"):
-                reason, has = "no_label", "no outcome, and"
-            else:
-                reason, has = "no_trajectory", "an outcome, but"
-            said = f"{has} nothing was recorded of the trial {trial.name}."
-            reading.drop(reason, f"{trial.where} has {said}")
+    # the results of a run list the trials of its folders again
+    for key in sorted(trials, key=lambda key: -len(PurePosixPath(key[0]).parts)):
+        trial = trials[key]
+        if key not in done and not is_copy(trial):
+            unlabelled = trial.resolved is None and not reading.options.get("keep_unlabelled")
+            has = "no outcome, and" if unlabelled else "an outcome, but"
+            said = f"{trial.where} has {has} nothing was recorded of the trial {trial.name}."
+            reading.drop("no_label" if unlabelled else "no_trajectory", said)
+        done.update(_keys(PurePosixPath(*key), trial.name))
 
 
-def _results(document: Record) -> tuple[list[Any], bool]:
-    """Return the results in a document, and whether it is that of one trial in its folder."""
-    if isinstance(document.get("results"), list):
-        return document["results"], False
+def _results(files: FileSet, reading: Reading) -> _Run:
+    """Read the results and the agents of runs, and list the terminals."""
+    found = _Run({}, {}, {kind: set() for kind in _TERMINALS})
+    for file in files:
+        path = _path(file)
+        kind = "/".join(path.parts[-2:])
+        if kind in found.recorded:
+            folder = path.parent.parent
+            found.recorded[kind].add(_keys(folder, folder.name)[0])
+        elif path.name == _ABOUT:
+            for _, document in reading.documents([file]):
+                parts = (text_of(inside(document, key)) for key in ("agent_name", "model_name"))
+                names = (part.replace("/", "-") for part in parts if part)
+                found.agents[str(path.parent)] = "_".join(names)
+        elif path.name == _RESULTS:
+            for _, document in reading.documents([file]):
+                found.trials.update(_trials(file, mapping(document), reading))
+        elif not _UNREAD.fullmatch(path.name):
+            reading.other(file.name)
+    return found
+
+
+def _trials(file: SourceFile, document: Record, reading: Reading) -> Iterator[tuple[_Key, _Trial]]:
+    """Read the results of a run, or of one trial in its folder; count those without a name."""
+    folder, rows = _path(file).parent, document.get("results")
+    is_run = isinstance(rows, list)
     # a trial that was not checked has no is_resolved
-    is_trial = not {"trial_name", "is_resolved"}.isdisjoint(document)
-    return [document] if is_trial else [], True
-
-
-def _trials(file: SourceFile, records: list[Any], reading: Reading) -> Iterator[_Trial]:
-    """Read the results of trials; count those that name no task or trial."""
-    for row, record in enumerate(map(mapping, records), 1):
+    if not is_run and {"trial_name", "is_resolved"}.isdisjoint(document):
+        reading.other(file.name)
+        return
+    for row, record in enumerate(map(mapping, listed(rows) if is_run else [document]), 1):
         name, task = record.get("trial_name"), named(record.get("task_id"))
         where = reading.origin(file, row)
         if task is None or not isinstance(name, str):
             reading.unusable(where, "it lacks task_id or trial_name")
             continue
-        yield _Trial(
-            where=str(where),
-            identity=named(record.get("id")),
-            name=name,
-            task=task,
-            instruction=text_of(record.get("instruction")),
-            resolved=record.get("is_resolved"),
+        key = (str(folder), name) if is_run else (str(folder.parent), folder.name)
+        yield (
+            key,
+            _Trial(
+                where=str(where),
+                identity=named(record.get("id")),
+                name=name,
+                task=task,
+                instruction=text_of(record.get("instruction")),
+                resolved=record.get("is_resolved"),
+            ),
         )
 
 

@@ -46,8 +46,7 @@ TRACE_OPTIONS: Mapping[str, str] = {
     "attempt_attribute": "attribute of a trace that numbers the attempt",
     "agent_attribute": "attribute of a trace that names the agent",
     "agent": "agent of traces that name none",
-    "label": "name of the assessment, score or feedback that is the outcome",
-    "label_attribute": "attribute of a trace that holds the outcome, in place of label",
+    "label": "assessment, score, feedback or attribute that is the outcome",
     "label_sources": "sources whose labels count: human, code, api, llm_judge, or any",
 }
 _SAME_INPUT = "input"
@@ -207,9 +206,7 @@ class _Labels:
     """Which assessment counts, and from which sources."""
 
     def __init__(self, options: Mapping[str, Any], sources: Collection[str]) -> None:
-        self._name, self._attribute = options.get("label"), options.get("label_attribute")
-        if self._name and self._attribute:
-            raise InputError("the options label and label_attribute exclude each other; give one.")
+        self._name = str(options.get("label", ""))
         given = options.get("label_sources")
         chosen = {word.lower() for word in (words_of("label_sources", given) if given else sources)}
         self._sources = set[str]() if "any" in chosen else chosen
@@ -217,22 +214,19 @@ class _Labels:
 
     def of_trace(self, trace: Trace) -> tuple[Any, str, str]:
         """Return the label of a trace, its name and its source."""
-        if self._attribute:
-            name = str(self._attribute)
-            value = trace.whole.get(name, trace.inner.get(name))
-            if value is None:
-                raise LeftOutError(f"has no attribute {name!r}", "no_label")
-            return self._agreed(name, [(value, "attribute")])
         accepted = [
             one for one in trace.assessments if not self._sources or one.source in self._sources
         ]
         names = list(dict.fromkeys(one.name for one in accepted))
-        if self._name is None and len(names) > 1:
+        if not self._name and len(names) > 1:
             raise InputError(
                 f"the trace {trace.trace_id} has {len(names)} labels ({', '.join(names)}); "
                 "name the one that is the outcome with --option label=NAME."
             )
         named = [one for one in accepted if one.name == (self._name or one.name)]
+        attribute = trace.whole.get(self._name, trace.inner.get(self._name))
+        if not named and attribute is not None:
+            return self._agreed(self._name, [(attribute, "attribute")])
         if not named:
             raise LeftOutError(self._missing(trace.assessments), "no_label")
         # what is said of the whole goes before what is said of a part

@@ -1,0 +1,52 @@
+"""What there is to say of runs that were read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportFacts:
+    """What an import read and left out.
+
+    Parameters
+    ----------
+    format : str
+        Name of the format.
+    files : dict of str to str
+        SHA-256 of every file read.
+    dropped : dict of str to int
+        How many records, and (reasons that begin with "file_") files, were left out, by reason.
+    examples : dict of str to str
+        For every reason, a sentence on the first case.
+    notes : dict of str to int
+        What was left out of records that were kept, and what read them.
+    label_source : str
+        Where the outcomes come from.
+    label_facts : dict of str to number
+        What the source says of its labels, such as annotations, ties and disagreement.
+    read_as : tuple of str
+        Sentences on what was understood of tables.
+    """
+
+    format: str
+    files: dict[str, str]
+    dropped: dict[str, int] = field(default_factory=dict)
+    examples: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, int] = field(default_factory=dict)
+    label_source: str = ""
+    label_facts: dict[str, float] = field(default_factory=dict)
+    read_as: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportSummary(ImportFacts):
+    """Summary of an import, stored as ``import.json``."""
+
+    trajectories: int
+    tasks: int
+    agents: tuple[str, ...]
+    # SHA-256 of the Parquet table
+    sha256: str
+    # of the configuration; none of an embedded corpus
+    paths: tuple[str, ...] = ()
