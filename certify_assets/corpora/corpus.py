@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from certify_assets.corpora.formats.gathering import Gathered
     from certify_assets.corpora.leakage import LeakChecks
     from certify_assets.corpora.profile import CorpusProfile, TaskOverlap
-    from certify_assets.corpora.rendering import Outline
     from certify_assets.storage.store import Store
 
 #: is called with the runs of the corpus after a delivery, as `run_table`, and their splits, before
@@ -133,11 +132,6 @@ class Corpus:
         """Return columns of the trajectories, by default all but the steps."""
         with self.store.as_file(self.key("trajectories.parquet")) as path:
             return read_columns(path, names)
-
-    def outlines(self) -> list[Outline]:
-        """Render the trajectories one after the other; keep what figures need of each rendering."""
-        with self.store.as_file(self.key("trajectories.parquet")) as path:
-            return outlines(path)
 
     @property
     def deliveries(self) -> Deliveries:
@@ -355,14 +349,15 @@ class Corpus:
         """Profile the corpus, and its splits where a manifest assigns them; store nothing."""
         from certify_assets.corpora.profile import profile_corpus
 
-        # without the steps, so that a corpus larger than memory can be profiled
-        return profile_corpus(
-            self.columns(),
-            manifest,
-            dropped=self.import_summary.dropped,
-            rendered=self.outlines(),
-            settings=self.config,
-        )
+        # one text at a time, so that a corpus larger than memory can be profiled
+        with self.store.as_file(self.key("trajectories.parquet")) as path:
+            return profile_corpus(
+                read_columns(path, SMALL_COLUMNS),
+                manifest,
+                dropped=self.import_summary.dropped,
+                outlines=outlines(path),
+                settings=self.config,
+            )
 
     def measure_profile(self) -> CorpusProfile:
         """Profile the corpus and its splits, and store the profile."""

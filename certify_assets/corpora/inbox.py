@@ -6,12 +6,8 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
 import os
 import time
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -26,7 +22,6 @@ from certify_assets.corpora.config import (
     save_config,
 )
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.formats.files import DAMAGE
 from certify_assets.errors import InputError
 from certify_assets.files import (
     canonical_json,
@@ -43,15 +38,6 @@ _UNFINISHED = (
     *(".part", ".partial", ".tmp", ".temp", ".swp"),
     *(".crdownload", ".download", ".filepart"),
 )
-_COMPRESSED: Mapping[str, Callable[[Path], Any]] = {
-    ".gz": gzip.open,
-    ".tgz": gzip.open,
-    ".bz2": bz2.open,
-    ".xz": lzma.open,
-}
-_CHUNK = 1 << 20
-# as much as is read of an archive
-_MOST_UNPACKED = 8 << 30
 # a file younger than this may still be written
 _SETTLE_SECONDS = 5.0
 # a sensor has a minute: all corpora of one look share this
@@ -130,39 +116,10 @@ def _hash(name: str, stamp: str | list[int]) -> str:
     if isinstance(stamp, str):
         # what is behind a URL is not read: what the other side says of it stands for its content
         return stamp
-    _require_whole(Path(name))
     digest = sha256_file(Path(name))
     if _stamp(Path(name)) != stamp:
         raise WaitingError(f"{name} changed while it was read")
     return digest
-
-
-def _require_whole(path: Path) -> None:
-    """Refuse a file that is cut off, as by an upload that pauses, where its format shows it."""
-    suffix = path.suffix.lower()
-    try:
-        if suffix == ".zip":
-            zipfile.ZipFile(path).close()
-        elif suffix == ".parquet":
-            with path.open("rb") as stream:
-                stream.seek(max(0, path.stat().st_size - 4))
-                if stream.read() != b"PAR1":
-                    raise EOFError("its last bytes are not those of Parquet")
-        elif suffix in _COMPRESSED:
-            with _COMPRESSED[suffix](path) as unpacked:
-                for _ in range(_MOST_UNPACKED // _CHUNK):
-                    if not unpacked.read(_CHUNK):
-                        return
-            raise WaitingError(
-                f"{path.name} unpacks to more than {_MOST_UNPACKED:,} bytes; split it"
-            )
-    except DAMAGE as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            # of the disk, not of the file
-            raise
-        raise WaitingError(
-            f"{path.name} is not complete or is broken ({error}); copy it again"
-        ) from None
 
 
 def _last_look(known: Path) -> _Known:

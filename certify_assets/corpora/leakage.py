@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from certify_assets.certificates.auroc import auroc
 from certify_assets.corpora.config import complete_thresholds
-from certify_assets.corpora.rendering import Rendered, render_frame
+from certify_assets.corpora.rendering import render_frame
 from certify_assets.documents import Document
 
 if TYPE_CHECKING:
@@ -181,20 +181,19 @@ class LeakChecks(Document):
 def check_leaks(
     frame: pd.DataFrame,
     *,
-    rendered: Sequence[Rendered] | None = None,
     thresholds: Mapping[str, float] | None = None,
     accept_structural_leak: str | None = None,
 ) -> LeakChecks:
     """Measure what length, steps, agent and verdict phrases alone predict of the outcome."""
     limits = complete_thresholds(thresholds or {})
-    texts = render_frame(frame) if rendered is None else rendered
+    lengths = np.array([item.length for item in render_frame(frame)], dtype=np.float64)
     labelled = frame["outcome"].notna().to_numpy()
     rows = frame[labelled]
     outcomes = rows["outcome"].to_numpy(dtype=np.int64)
     phrases = {name: places for name in _PHRASES if any(places := _occurrences(name, rows))}
     # what is known of every run without reading it; the better of several readings counts
     controls = {
-        "length": [np.array([item.length for item in texts], dtype=np.float64)[labelled]],
+        "length": [lengths[labelled]],
         "steps": [rows["steps"].map(len).to_numpy(dtype=np.float64)],
         **{f"phrase {name}": _marks(places) for name, places in phrases.items()},
     }

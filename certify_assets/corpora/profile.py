@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from certify_assets.certificates.clustering import ClusterSummary, n_min, summarise_clusters
 from certify_assets.corpora.config import CorpusConfig
-from certify_assets.corpora.rendering import Outline, Rendered, render_frame
+from certify_assets.corpora.rendering import Outline, render_frame
 from certify_assets.corpora.splits import SPLITS, SplitManifest, tasks_to_add, verify_manifest
 from certify_assets.corpora.trajectory import instruction_sha256
 from certify_assets.documents import Document
@@ -158,7 +157,7 @@ def profile_corpus(
     manifest: SplitManifest | None = None,
     *,
     dropped: Mapping[str, int] | None = None,
-    rendered: Sequence[Rendered | Outline] | None = None,
+    outlines: Sequence[Outline] | None = None,
     settings: CorpusConfig | None = None,
 ) -> CorpusProfile:
     """Profile a corpus, and its splits where a manifest assigns them."""
@@ -178,8 +177,10 @@ def profile_corpus(
         present = [name for name in settings.certifying if name in splits]
         judged = {" and ".join(present): cluster_summary(frame[belongs.isin(present)])}
         judged |= {name: summary for name, summary in splits.items() if name == "test"}
-    texts = render_frame(frame) if rendered is None else rendered
-    copies = len(texts) - len({item.digest for item in texts})
+    if outlines is None:
+        outlines = [item.outline() for item in render_frame(frame)]
+    frame = frame.assign(text=[item.digest for item in outlines] or None)
+    copies = len(outlines) - len({item.digest for item in outlines})
     # a flip is a matter of outcomes, and those of TEST are read through its ledger alone
     readable = (belongs != "test").to_numpy()
     add = partial(
@@ -209,8 +210,8 @@ def profile_corpus(
             for name, summary in judged.items()
             for alpha in settings.alphas
         ),
-        flips=flip_rates(frame[readable], [*compress(texts, readable)]),
-        lengths=text_lengths(texts),
+        flips=flip_rates(frame[readable]),
+        lengths=_text_lengths(outlines),
     )
 
 
@@ -282,19 +283,12 @@ def _same_instruction(frame: pd.DataFrame) -> tuple[tuple[str, ...], ...]:
     return tuple(sorted({tuple(sorted(tasks)) for tasks in groups if len(tasks) > 1}))
 
 
-def flip_rates(frame: pd.DataFrame, rendered: Sequence[Rendered | Outline]) -> FlipRates:
-    """Count flips among labelled trajectories; without renderings, no contradicted texts."""
-    labelled = frame["outcome"].notna().to_numpy()
-    rows = frame.loc[labelled, ["task_id", "agent"]].assign(
-        outcome=frame.loc[labelled, "outcome"].astype("int64")
-    )
+def flip_rates(frame: pd.DataFrame) -> FlipRates:
+    """Count flips among labelled runs by task_id, agent, outcome, and text: a hash, or nothing."""
+    rows = frame[frame["outcome"].notna()].astype({"outcome": "int64"})
     cells, flipped_cells = _flipped(rows, ["task_id", "agent"])
     tasks, flipped_tasks = _flipped(rows, ["task_id"])
-    contradicted = 0
-    if rendered and len(rows):
-        digests = [item.digest for item, kept in zip(rendered, labelled, strict=True) if kept]
-        of_text = rows.assign(text=digests).groupby("text")["outcome"]
-        contradicted = int((of_text.transform("nunique") > 1).sum())
+    outcomes = rows.groupby("text")["outcome"].transform("nunique")
     return FlipRates(
         cells=cells,
         flipped_cells=flipped_cells,
@@ -302,18 +296,17 @@ def flip_rates(frame: pd.DataFrame, rendered: Sequence[Rendered | Outline]) -> F
         tasks=tasks,
         flipped_tasks=flipped_tasks,
         task_rate=flipped_tasks / tasks if tasks else None,
-        contradicted=contradicted,
+        contradicted=int((outcomes > 1).sum()),
     )
 
 
-def text_lengths(rendered: Sequence[Rendered | Outline]) -> TextLengths | None:
-    """Summarise the lengths of renderings; None where there are none."""
-    if not rendered:
+def _text_lengths(outlines: Sequence[Outline]) -> TextLengths | None:
+    if not outlines:
         return None
-    lengths = np.array([item.length for item in rendered], dtype=np.int64)
+    lengths = np.array([item.length for item in outlines], dtype=np.int64)
     # a quantile that is one of the lengths, so that the figure exists
     median = int(np.quantile(lengths, 0.5, method="lower"))
-    cut = sum(item.cut_chars > 0 for item in rendered)
+    cut = sum(item.cut_chars > 0 for item in outlines)
     return TextLengths(int(lengths.min()), median, int(lengths.max()), cut)
 
 

@@ -53,19 +53,16 @@ class Rendered:
         """Characters of the uncut rendering."""
         return len(self.text) + self.cut_chars
 
-    @property
-    def digest(self) -> bytes:
-        """SHA-256 of the text."""
-        return hashlib.sha256(self.text.encode("utf-8")).digest()
-
     def outline(self) -> Outline:
         """Return what is known of the text without keeping it."""
-        return Outline(self.digest, self.length, self.cut_chars)
+        digest = hashlib.sha256(self.text.encode("utf-8")).digest()
+        return Outline(digest, self.length, self.cut_chars)
 
 
 class Outline(NamedTuple):
     """What the figures of a corpus need of a rendered trajectory."""
 
+    # SHA-256 of the text
     digest: bytes
     length: int
     cut_chars: int

@@ -63,16 +63,12 @@ def test_the_majority_is_the_label(
 
 
 def test_another_experiment_of_the_same_agent_has_no_label(tmp_path: Path) -> None:
-    tasks = ("shop.1", "shop.2")
-    write_annotations(tmp_path, [annotation("A", task, ALPHA, "Successful") for task in tasks])
+    write_annotations(tmp_path, [annotation("A", "shop.1", ALPHA, "Successful")])
     write_run(tmp_path, "shop.1", record())
     again = record(experiment=f"{ALPHA}_on_shop.second", goal="again")
     write_json(tmp_path / "cleaned/shop" / ALPHA / again["experiment"] / "shop.1.json", again)
-    flat = record(goal="flat")
-    del flat["experiment"]
-    write_json(tmp_path / "flat" / "shop.2.json", flat)
     imported = read(tmp_path)
-    assert imported.frame["task_id"].tolist() == ["shop.1", "shop.2"]
+    assert imported.frame["task_id"].tolist() == ["shop.1"]
     assert imported.dropped == {"no_label": 1}
 
 

@@ -1,7 +1,6 @@
 import pytest
 
-from certify_assets.corpora.profile import flip_rates, profile_corpus, text_lengths
-from certify_assets.corpora.rendering import Rendered, render_frame
+from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.splits import make_manifest
 from certify_assets.corpora.trajectory import Step
@@ -32,7 +31,7 @@ def test_flips_are_counted_by_pair_and_by_task() -> None:
         ("a", "y", 1, "5"), ("b", "x", 0, "6"), ("b", "x", 0, "7"), ("b", "y", 1, "8"),
         ("c", "x", 1, "9"), ("d", "x", 0, "10"), ("d", "x", None, "11"),
     )  # fmt: skip
-    found = flip_rates(frame, render_frame(frame))
+    found = profile_corpus(frame).flips
     assert (found.cells, found.flipped_cells, found.cell_rate) == (3, 1, pytest.approx(1 / 3))
     assert (found.tasks, found.flipped_tasks, found.task_rate) == (2, 2, 1.0)
     assert found.contradicted == 0
@@ -46,20 +45,8 @@ def test_equal_texts_with_both_outcomes_are_counted() -> None:
         ("b", "y", 0, "other"),
         ("c", "x", None, "same"),
     )
-    found = flip_rates(frame, render_frame(frame))
+    found = profile_corpus(frame).flips
     assert found.contradicted == 3
-
-
-def test_where_nothing_is_repeated_nothing_flips() -> None:
-    found = flip_rates(table(("a", "x", 1, "1"), ("b", "x", 0, "2")), [])
-    assert found.cells == 0
-    assert found.cell_rate is found.task_rate is None
-
-
-def test_lengths_are_those_before_the_cut() -> None:
-    found = text_lengths([Rendered("x" * 10, 0), Rendered("x" * 20, 0), Rendered("x" * 30, 40)])
-    assert found is not None
-    assert (found.shortest, found.median, found.longest, found.cut) == (10, 20, 70, 1)
 
 
 def test_outcomes_of_test_are_in_no_flip() -> None:

@@ -1,10 +1,8 @@
-import gzip
 import os
 from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora import inbox
 from certify_assets.corpora.config import CorpusConfig, load_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.inbox import (
@@ -158,13 +156,3 @@ def test_a_declaration_keeps_the_incoming_folder(store: Store, folder: Path) -> 
     adopt(store, folder, "mine")
     paths = ("/runs", str(folder / "mine"))
     assert declare(store, config).paths == paths == load_config(store, "mine").paths
-
-
-def test_a_file_that_unpacks_without_end_waits(
-    store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(inbox, "_MOST_UNPACKED", 2 << 20)
-    _put(folder, "large/a.jsonl.gz", gzip.compress(bytes(3 << 20)))
-    _put(folder, "small/a.jsonl.gz", gzip.compress(b"{}"))
-    arrived, waiting = _scan(store)
-    assert set(arrived) == {"small"} and "unpacks to more than" in waiting["large"]

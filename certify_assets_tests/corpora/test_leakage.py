@@ -58,7 +58,7 @@ def test_length_is_that_of_the_uncut_text() -> None:
     )
     texts = render_frame(frame)
     assert {len(item.text) for item in texts} == {6000}
-    assert check_leaks(frame, rendered=texts).length_auroc == 1.0
+    assert check_leaks(frame).length_auroc == 1.0
 
 
 @pytest.mark.parametrize(

@@ -147,5 +147,5 @@ def test_the_published_java_runs() -> None:
         "gpt-4o-mini-2024-07-18/results/results.json reports on 1 of 91 instances"
         in imported.examples["run_rejected"]
     )
-    profile = profile_corpus(frame, rendered=[])
+    profile = profile_corpus(frame, outlines=[])
     assert (round(profile.success_rate, 3), round(profile.icc, 2)) == (0.064, 0.21)

@@ -107,7 +107,7 @@ def test_the_published_runs() -> None:
     assert frame["task_id"].nunique() == 80
     assert round(float(frame["outcome"].mean()), 3) == 0.341
     # rendering 60 MB is another test's business
-    assert round(profile_corpus(frame, rendered=[]).icc, 2) == 0.52
+    assert round(profile_corpus(frame, outlines=[]).icc, 2) == 0.52
     assert imported.format == "terminal_bench"
     # 43 trials lie in two runs; 167 trials ended without a result
     assert imported.dropped == {"duplicate": 43, "no_label": 167, "file_other_format": 11}

@@ -1,16 +1,9 @@
 """Many files at once: the sensor answers within its minute, one run a corpus."""
 
-import gzip
-import io
 import json
-import lzma
-import os
 import time
-import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from certify_assets.corpora import inbox
@@ -53,43 +46,6 @@ def test_a_thousand_files_of_runs_are_seen_within_the_sensors_minute(store: Stor
     )
     read = import_corpus(Path(store.root) / "incoming/a", format="table", name="a")
     assert len(read.frame) == 334
-
-
-def _parquet(rows: bytes) -> bytes:
-    stored = io.BytesIO()
-    pd.read_json(io.BytesIO(rows), lines=True).to_parquet(stored)
-    return stored.getvalue()
-
-
-def _zipped(rows: bytes) -> bytes:
-    stored = io.BytesIO()
-    with zipfile.ZipFile(stored, "w") as archive:
-        archive.writestr("runs.jsonl", rows)
-    return stored.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("name", "pack"),
-    [
-        ("r.jsonl.gz", gzip.compress),
-        ("r.jsonl.xz", lzma.compress),
-        ("r.zip", _zipped),
-        ("r.parquet", _parquet),
-    ],
-)
-def test_a_file_that_is_cut_off_waits_until_it_is_whole(
-    store: Store, name: str, pack: Callable[[bytes], bytes]
-) -> None:
-    whole = pack(_run(1, "x" * 5_000))
-    path = land(store, f"c/{name}", whole[:-20])
-    incoming = Path(store.root) / "incoming"
-    for _ in range(2):
-        arrivals, waiting = scan_incoming(store, incoming)
-        assert not arrivals and "is not complete or is broken" in waiting["c"]
-    path.write_bytes(whole)
-    os.utime(path, (2, 2))
-    assert "changed" in scan_incoming(store, incoming)[1]["c"]
-    assert [arrival.corpus for arrival in scan_incoming(store, incoming)[0]] == ["c"]
 
 
 def test_one_budget_is_for_all_corpora_of_a_look(

@@ -168,12 +168,9 @@ def _annotations(files: FileSet, reading: Reading) -> _Annotations:
 def _annotated(record: Record, draft: Draft, annotations: _Annotations) -> _Run | None:
     """Return the annotated run that a file holds."""
     named = (text_of(record.get("experiment")), *PurePosixPath(draft.origin.file).parts[-2:-1])
-    experiments = [_normalised(name) for name in named if "_on_" in name]
-    # a run of unknown experiment is found where only one of its task and agent was annotated
-    key = (text_of(record.get("benchmark")), draft.task_id, draft.agent)
-    runs = [run for run in annotations if run[:3] == key]
-    found = [run for run in runs if not experiments or run.experiment in experiments]
-    return found[0] if len(found) == 1 else None
+    benchmark = text_of(record.get("benchmark"))
+    runs = (_Run(benchmark, draft.task_id, draft.agent, _normalised(name)) for name in named)
+    return next((run for run in runs if run in annotations), None)
 
 
 def _majority(verdicts: Iterable[int | None]) -> int | None:
