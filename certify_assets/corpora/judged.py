@@ -187,7 +187,22 @@ def read_runs(paths: Sequence[Path], names: Collection[str]) -> Iterator[Traject
 
 def _judged(paths: Sequence[Path]) -> AbstractContextManager[tuple[Gathered, ImportFacts]]:
     """Read the runs of logs with all judgements."""
-    return gather_corpus(paths, name="log", options={"keep_unlabelled": True}, judged=True)
+    return gather_corpus(
+        paths, format=_format(paths), name="log", options={"keep_unlabelled": True}, judged=True
+    )
+
+
+def _format(paths: Sequence[Path]) -> str:
+    """Return the format that fits; of folders say shortly that none does."""
+    try:
+        return detect_format(paths)
+    except InputError:
+        if not any(path.is_dir() for path in paths):
+            raise
+        raise InputError(
+            f"{', '.join(map(str, paths))} holds no logs of a known format, or logs of several. "
+            "Give a score table, or files of one format."
+        ) from None
 
 
 def _scan(folder: Path) -> JudgedRuns:

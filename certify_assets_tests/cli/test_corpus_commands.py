@@ -107,7 +107,9 @@ def test_a_corpus_is_replaced_only_when_asked(call: Call, root: Path, tmp_path: 
     assert "in place of its 40 trajectories" in replaced.err
 
 
-def test_a_delivery_keeps_the_settings_that_are_not_named(call: Call, tmp_path: Path) -> None:
+def test_a_delivery_keeps_the_settings_that_are_not_named(
+    call: Call, root: Path, tmp_path: Path
+) -> None:
     one = write_runs(tmp_path / "one.jsonl", tasks=20, attempts=2)
     two = tmp_path / "two.jsonl"
     more = one.read_text("utf-8").replace("agent-0", "agent-new")

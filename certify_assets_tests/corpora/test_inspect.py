@@ -65,7 +65,6 @@ def test_every_compression_gives_the_same_runs(tmp_path: Path, method: int) -> N
         ("C", {}, 1),
         ("P", {"threshold": 0.5}, 1),
         ("P", {"no_label": "P"}, None),
-        ({"right": 1, "fast": 0}, {"scorer": "match/right"}, 1),
         ({"right": 1}, {"scorer": "match"}, 1),
     ],
 )
