@@ -22,12 +22,6 @@ def zip_bytes(members: Mapping[str, bytes], method: int = DEFLATED) -> bytes:
     return sink.getvalue()
 
 
-def unpacked(data: bytes) -> dict[str, bytes]:
-    """Return the members of an archive."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
 def header(task: str = "sums", status: str = "success", **about: Any) -> dict[str, Any]:
     names = {"task": task, "task_id": "t1", "run_id": "r", "eval_id": "e", "model": "maker/model-x"}
     empty = {"created": "2026-01-31T12:00:00+00:00", "dataset": {}, "config": {}}

@@ -137,12 +137,6 @@ def test_urls_that_name_nothing(url: str, words: str, monkeypatch: pytest.Monkey
     assert_refused(url, words)
 
 
-def test_a_password_in_a_url_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["corpus", "import", "mlflow+http://me:secret@host/agents", "--name", "c"])
-    assert "secret" not in capsys.readouterr().err
-
-
 @pytest.mark.slow
 @pytest.mark.smoke
 def test_real_runs_of_a_real_server_come_back_and_are_assessed_once(

@@ -117,8 +117,7 @@ def test_openinference_attributes_and_errors_in_otlp(tmp_path: Path) -> None:
 
 
 def test_what_the_recorder_left_out_is_counted(tmp_path: Path) -> None:
-    asked = tuple({"role": "user", "content": f"question {number}"} for number in range(70))
-    answer = {"role": "assistant", "content": "yes"}
-    run = Run("t", "a", 0, 1, (*asked, answer))
-    imported = read(write_json(tmp_path / "t.json", otlp_request(recorded([run], "indexed"))))
+    spans = recorded([small_run()], "indexed")
+    spans[1]["droppedAttributesCount"] = 16
+    imported = read(write_json(tmp_path / "t.json", otlp_request(spans)))
     assert imported.notes["attributes that the recorder left out"] == 16

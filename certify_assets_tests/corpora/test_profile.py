@@ -6,7 +6,6 @@ from certify_assets.certificates.clustering import ClusterSummary
 from certify_assets.corpora.profile import certification_gate, cluster_summary, profile_corpus
 from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.splits import make_manifest, select
-from certify_assets.errors import InputError, ManifestError
 from certify_assets_tests.corpora.builders import corpus, trajectory
 
 
@@ -56,10 +55,3 @@ def test_gates_are_the_arithmetic_of_the_default(alpha: float, needed: int) -> N
     assert not below.possible and "Bring 1 more task " in below.reason
     few = certification_gate(summary(needed, n_eff=needed - 0.5), alpha, split="cal")
     assert few.possible and not few.enough_samples and "good judge" in few.reason
-
-
-def test_what_cannot_be_profiled() -> None:
-    with pytest.raises(InputError, match="no trajectory"):
-        profile_corpus(to_frame([]))
-    with pytest.raises(ManifestError):
-        profile_corpus(corpus(tasks=20), make_manifest(corpus(tasks=21)["task_id"], "made"))

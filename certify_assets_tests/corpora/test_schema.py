@@ -25,11 +25,8 @@ def rows() -> list[Trajectory]:
     ("field", "value", "words"),
     [
         ("trajectory_id", "  ", "trajectory_id is .*; give a text"),
-        ("agent", 3, "agent is 3; give a text"),
-        ("attempt", True, "attempt is True"),
         ("attempt", 2**31, "give a whole number from 0"),
         ("outcome", 2, "outcome is 2"),
-        ("outcome", 0.5, "outcome is 0.5"),
         ("source_sha256", "abc", "64 hexadecimal"),
     ],
 )

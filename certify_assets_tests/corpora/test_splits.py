@@ -117,11 +117,6 @@ def test_corpora_of_one_universe_share_the_assignment() -> None:
     assert set(first.assignment) == set(one) and set(first.universe) == set(other) - set(one)
 
 
-def test_what_cannot_be_split_is_refused() -> None:
-    with pytest.raises(InputError, match="too few"):
-        make_manifest("ab", "c")
-
-
 def test_trajectories_follow_their_task() -> None:
     parts = {name: select(FRAME, MANIFEST, name) for name in SPLITS}
     assert sum(map(len, parts.values())) == len(FRAME)

@@ -128,14 +128,6 @@ def test_a_newer_report_speaks_before_an_older_one(tmp_path: Path) -> None:
     assert imported.notes == {"reports passed over for another of the same run": 1}
 
 
-def test_what_could_not_be_set_up_has_no_outcome(tmp_path: Path) -> None:
-    runs(tmp_path / "gpt", 1, 2)
-    write_json(tmp_path / "gpt/report.json", {"resolved": [], "install_fail": ["org__name-2"]})
-    imported = read(tmp_path)
-    assert outcomes(imported) == {"org__name-1": 0}
-    assert imported.dropped == {"infrastructure_error": 1}
-
-
 @pytest.mark.slow
 def test_the_published_java_runs() -> None:
     paths = sorted(shared_data("multi_swe_bench_java").glob("*.tar.gz"))

@@ -10,8 +10,6 @@ from certify_assets.corpora.formats.swe_reports import issue_text, task_of
         ("apache__dubbo_pr-10638", "apache__dubbo-10638"),
         ("pytest-dev__pytest-7432", "pytest-dev__pytest-7432"),
         ("tasks/list-3", "tasks/list-3"),
-        ("a b/c:pr-1", "a b/c:pr-1"),
-        ("", ""),
     ],
 )
 def test_ids(given_id: str, task: str) -> None:
@@ -27,10 +25,7 @@ def test_ids(given_id: str, task: str) -> None:
             "One\n<b>two</b>",
         ),
         ("Here's the issue text:\nISSUE:\nOne\n\nINSTRUCTIONS:\nWork.", "One"),
-        ("ISSUE:\nOne", "One"),
-        ("Fix the ISSUE: now", "Fix the ISSUE: now"),
         ("<issue>never closed", "<issue>never closed"),
-        ("", ""),
     ],
 )
 def test_the_issue_in_a_prompt(prompt: str, issue: str) -> None:

@@ -1,17 +1,9 @@
-"""Runs of an agent as real instrumentation would record them, for the tests of trace formats."""
+"""Runs of an agent as instrumentation records them, for the tests of trace formats."""
 
 import json
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.sdk.trace.id_generator import IdGenerator
-from opentelemetry.trace import Tracer
 
 from certify_assets.corpora.formats.base import Reading
 from certify_assets.corpora.formats.messages import from_first, messages_of, steps_of_messages
@@ -73,76 +65,69 @@ def small_run(number: int = 0, outcome: int | None = 1) -> Run:
     )
 
 
-class _Ids(IdGenerator):
-    """Ids that are the same every time."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def generate_span_id(self) -> int:
-        return self._random.getrandbits(64) or 1
-
-    def generate_trace_id(self) -> int:
-        return self._random.getrandbits(128) or 1
-
-
 def recorded(
-    runs: Sequence[Run], generation: str, *, label: str = "correct", canary: str | None = None
-) -> list[ReadableSpan]:
-    """Record runs with the OpenTelemetry SDK in one generation of the GenAI conventions."""
-    kept = InMemorySpanExporter()
-    provider = TracerProvider(
-        id_generator=_Ids(len(generation)), resource=Resource({"service.name": "shop"})
-    )
-    provider.add_span_processor(SimpleSpanProcessor(kept))
-    tracer = provider.get_tracer("tests")
-    for run in runs:
+    runs: Sequence[Run], generation: str, *, canary: str | None = None
+) -> list[dict[str, Any]]:
+    """Return spans as OTLP JSON has them, in one generation of the GenAI conventions."""
+    spans = []
+    for number, run in enumerate(runs, 1):
         about: dict[str, Any] = {"task_id": run.task, "attempt": run.attempt}
         about |= {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": run.agent}
-        with tracer.start_as_current_span("agent", attributes=about) as root:
-            for given, said, answers in run.calls():
-                _model(tracer, generation, given, said)
-                for answer in answers:
-                    _tool(tracer, said, answer)
-            if generation == "messages":
-                rest = [dict(one) for one in run.messages]
-                root.set_attribute("gen_ai.output.messages", json.dumps(_parts(rest)))
-            if run.outcome is not None:
-                root.add_event(
-                    "gen_ai.evaluation.result",
-                    {
-                        "gen_ai.evaluation.name": label,
-                        "gen_ai.evaluation.score.value": float(run.outcome),
-                        "gen_ai.evaluation.score.label": "pass" if run.outcome else "fail",
-                        "gen_ai.evaluation.explanation": canary or "",
-                    },
-                )
-    return list(kept.get_finished_spans())
-
-
-def _model(tracer: Tracer, generation: str, given: list[Any], said: dict[str, Any]) -> None:
-    about = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
-    with tracer.start_as_current_span("chat m", attributes=about) as span:
         if generation == "messages":
-            span.set_attribute("gen_ai.input.messages", json.dumps(_parts(given)))
-            span.set_attribute("gen_ai.output.messages", json.dumps(_parts([said])))
-        elif generation == "indexed":
-            for place, message in enumerate(given):
-                span.set_attributes(_indexed(f"gen_ai.prompt.{place}", message))
-            span.set_attributes(_indexed("gen_ai.completion.0", said))
-        else:
-            for message in given:
-                span.add_event(f"gen_ai.{message['role']}.message", _event(message))
-            span.add_event("gen_ai.choice", _event(said))
+            about["gen_ai.output.messages"] = json.dumps(_parts([*run.messages]))
+        said_of_it = {
+            "gen_ai.evaluation.name": "correct",
+            "gen_ai.evaluation.score.value": float(run.outcome or 0),
+            "gen_ai.evaluation.score.label": "pass" if run.outcome else "fail",
+            "gen_ai.evaluation.explanation": canary or "",
+        }
+        labels = [("gen_ai.evaluation.result", said_of_it)] if run.outcome is not None else []
+        made = [_span("agent", about, *labels)]
+        for given, said, answers in run.calls():
+            made.append(_model(generation, given, said))
+            made += [_tool(said, answer) for answer in answers]
+        trace = f"{GENERATIONS.index(generation):04x}{number:04x}"
+        for place, span in enumerate(made, 1):
+            span |= {"traceId": trace * 4, "spanId": f"{trace}{place:08x}"}
+            span |= {"parentSpanId": f"{trace}{1:08x}" if place > 1 else ""}
+            span["startTimeUnixNano"] = str(place)
+        spans += made
+    return spans
 
 
-def _tool(tracer: Tracer, said: dict[str, Any], answer: dict[str, Any]) -> None:
+def _span(name: str, attributes: dict[str, Any], *events: tuple[str, Any]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "attributes": _pairs(attributes),
+        "status": {"code": "STATUS_CODE_UNSET"},
+        "events": [
+            {"name": event, "timeUnixNano": str(place), "attributes": _pairs(about)}
+            for place, (event, about) in enumerate(events)
+        ],
+    }
+
+
+def _model(generation: str, given: list[Any], said: dict[str, Any]) -> dict[str, Any]:
+    about = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
+    if generation == "messages":
+        about["gen_ai.input.messages"] = json.dumps(_parts(given))
+        about["gen_ai.output.messages"] = json.dumps(_parts([said]))
+    elif generation == "indexed":
+        for place, message in enumerate(given):
+            about |= _indexed(f"gen_ai.prompt.{place}", message)
+        about |= _indexed("gen_ai.completion.0", said)
+    else:
+        asked = [(f"gen_ai.{message['role']}.message", _event(message)) for message in given]
+        return _span("chat m", about, *asked, ("gen_ai.choice", _event(said)))
+    return _span("chat m", about)
+
+
+def _tool(said: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
     about = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": answer.get("name", "")}
-    with tracer.start_as_current_span("execute_tool", attributes=about) as span:
-        for call in said.get("tool_calls") or ():
-            if call["id"] == answer.get("tool_call_id"):
-                span.set_attribute("gen_ai.tool.call.arguments", call["function"]["arguments"])
-        span.set_attribute("gen_ai.tool.call.result", answer["content"])
+    for call in said.get("tool_calls") or ():
+        if call["id"] == answer.get("tool_call_id"):
+            about["gen_ai.tool.call.arguments"] = call["function"]["arguments"]
+    return _span("execute_tool", about | {"gen_ai.tool.call.result": answer["content"]})
 
 
 def _parts(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -180,36 +165,13 @@ def _event(message: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def otlp_request(spans: Sequence[ReadableSpan]) -> dict[str, Any]:
-    """Return OTLP JSON, in which ids are hexadecimal and integers are texts."""
-    made = [
-        {
-            "traceId": f"{span.context.trace_id:032x}",
-            "spanId": f"{span.context.span_id:016x}",
-            "parentSpanId": f"{span.parent.span_id:016x}" if span.parent else "",
-            "name": span.name,
-            "startTimeUnixNano": str(span.start_time),
-            "endTimeUnixNano": str(span.end_time),
-            "attributes": _pairs(span.attributes),
-            "droppedAttributesCount": span.dropped_attributes,
-            "status": {"code": f"STATUS_CODE_{span.status.status_code.name}"},
-            "events": [
-                {
-                    "name": event.name,
-                    "timeUnixNano": str(event.timestamp),
-                    "attributes": _pairs(event.attributes),
-                }
-                for event in span.events
-            ],
-        }
-        for span in spans
-        if span.context is not None
-    ]
-    resource = {"attributes": _pairs(spans[0].resource.attributes)}
-    return {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": made}]}]}
+def otlp_request(spans: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    resource = {"attributes": _pairs({"service.name": "shop"})}
+    return {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": [*spans]}]}]}
 
 
 def _pairs(attributes: Any) -> list[dict[str, Any]]:
+    # in OTLP integers are texts
     kinds = {str: "stringValue", int: "intValue", float: "doubleValue"}
     return [
         {"key": key, "value": {kinds[type(value)]: str(value) if type(value) is int else value}}

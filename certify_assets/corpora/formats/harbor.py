@@ -59,7 +59,7 @@ def _fits(file: SourceFile) -> bool:
     title="Harbor jobs, such as Terminal-Bench 2 (result.json of trials with ATIF trajectories)",
     suffixes=(".json",),
     fits=_fits,
-    label_source="verifier of the task, run by the harness in the container after the agent",
+    label_source="verifier of the task",
     marks={},
     options={"reward": "name of the reward that counts, where a verifier gives several"},
 )

@@ -71,7 +71,7 @@ def _fits(file: SourceFile) -> bool:
     suffixes=(*LINES, ".json"),
     domain="software",
     fits=_fits,
-    label_source="tests of the instance, run by the SWE-bench harness on the agent's patch",
+    label_source="tests of the instance",
 )
 def openhands(files: FileSet, reading: Reading) -> Drafts:
     """Read the runs of every output file, with outcomes from reports."""

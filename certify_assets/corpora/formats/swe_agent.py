@@ -46,7 +46,7 @@ def _is_run(file: SourceFile) -> bool:
     suffixes=(".traj", ".json", ".jsonl"),
     domain="software",
     fits=lambda file: _is_run(file) and bool(_TRAJECTORY.search(file.head(HEAD))),
-    label_source="tests of the instance, run by the SWE-bench harness on the submitted patch",
+    label_source="tests of the instance",
 )
 def swe_agent(files: FileSet, reading: Reading) -> Drafts:
     """Read trajectories, with outcomes from harness reports."""

@@ -31,5 +31,5 @@ mapped_format(
     title="SWE-rebench OpenHands and SWE-agent trajectories (Parquet)",
     suffixes=PARQUET,
     domain="software",
-    label_source="tests of the instance, run on the agent's patch",
+    label_source="tests of the instance",
 )

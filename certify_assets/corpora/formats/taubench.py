@@ -69,7 +69,7 @@ def _is_tau2(file: SourceFile) -> bool:
     suffixes=(".json",),
     domain="customer_service",
     fits=_is_tau,
-    label_source="state of the database after the run, compared by the harness",
+    label_source="state of the database after the run",
     marks={},
     options=_OPTIONS,
 )
@@ -123,8 +123,7 @@ def _domain(file: SourceFile) -> str:
     suffixes=(".json",),
     domain="customer_service",
     fits=_is_tau2,
-    label_source="the harness's checks after the run (database, actions, assertions), "
-    "success at reward 1",
+    label_source="checks of the harness after the run",
     marks={},
     options=_OPTIONS,
 )

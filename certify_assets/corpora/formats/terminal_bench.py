@@ -80,7 +80,7 @@ def _fits(file: SourceFile) -> bool:
     suffixes=(".json", ".txt", ".log", ".cast"),
     domain="shell",
     fits=_fits,
-    label_source="tests of the task, run by the harness in the container after the agent",
+    label_source="tests of the task",
     options={
         "agent": "agent of all runs; read from the path or run_metadata.json where it is not given"
     },
