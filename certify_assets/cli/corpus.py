@@ -37,7 +37,7 @@ _IMPORTED = (
     *("trajectories", "tasks", "unlabelled", "success_rate", "icc", "deff", "n_eff"),
     *("agents", "attempts", "duplicates", "dropped"),
 )
-_COUNTED = ("unlabelled", "duplicates", "dropped")
+_COUNTED = ("unlabelled", "duplicates", "dropped", "notes", "label_facts")
 
 
 @click.group()
@@ -122,6 +122,8 @@ def import_(
     about = {
         "domain": str(imported.domain),
         **{name: getattr(profile, name) for name in _IMPORTED},
+        "notes": summary.notes,
+        "label_facts": summary.label_facts,
     }
     document = {
         "corpus": name,
@@ -130,17 +132,13 @@ def import_(
         "gates": [asdict(gate) for gate in profile.gates],
         "overlap": asdict(overlap),
         "files": len(summary.files),
-        "notes": summary.notes,
-        "label_facts": summary.label_facts,
         "read_as": list(summary.read_as),
         "examples": summary.examples,
     }
     for sentence in summary.read_as:
         say(sentence)
-    left = {"notes": summary.notes, "label_facts": summary.label_facts}
     # what is not there needs no row
-    about = {key: value for key, value in about.items() if value or key not in _COUNTED}
-    printed = {**about, **{key: value for key, value in left.items() if value}}
+    printed = {key: value for key, value in about.items() if value or key not in _COUNTED}
     answer(
         document,
         *figures(f"Corpus {name}", printed),

@@ -174,10 +174,12 @@ def _splits(judge: JudgedCorpus) -> tuple[pd.DataFrame, dict[str, int], Bill | N
 def _new_runs(
     judge: JudgedCorpus, paths: tuple[Path, ...], format_name: str
 ) -> tuple[pd.DataFrame, dict[str, int], Bill | None]:
-    from certify_assets.corpora.formats import gather_new_runs
+    from certify_assets.corpora.formats import gather_corpus
     from certify_assets.corpora.schema import to_frame
 
-    with gather_new_runs(list(paths), format=format_name, name=judge.corpus.name) as (runs, found):
+    unlabelled = {"keep_unlabelled": True}
+    name = judge.corpus.name
+    with gather_corpus(paths, format=format_name, name=name, options=unlabelled) as (runs, found):
         frame = to_frame(runs.trajectories())
     say(f"{len(frame)} runs read as {found.format}; left out: {figure('dropped', found.dropped)}.")
     for sentence in found.read_as:

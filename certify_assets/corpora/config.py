@@ -112,29 +112,25 @@ class CorpusConfig:
         pattern=f"^({_DOMAIN})?$",
     )
     new_agents: Literal["review", "batch_certificate", "accept"] = _field(
-        "What decides new runs of agents that CAL does not have: reviewers, a certificate of "
-        "their batch by labels drawn from it, or the certificate of the corpus.",
+        "What decides runs of agents that CAL does not have: reviewers, a certificate of their "
+        "batch, or (accept) the certificate of the corpus.",
         "batch_certificate",
     )
     batch_runs: int = _field(
-        "Number of runs that wait for a certificate of their batch at which labels are drawn "
-        "from them; until then those of later deliveries join them.",
+        "Runs of a batch from which on labels are drawn to certify it; fewer wait for more.",
         150,
         strict=True,
         ge=1,
     )
-    batch_days: int = _field(
-        "Days after which they are drawn from, however few.", 28, strict=True, ge=0
-    )
+    batch_days: int = _field("Days after which labels are drawn from fewer.", 28, strict=True, ge=0)
     judge: str = _field(
-        "Judge that is to be deployed, named before any is certified. Another one was chosen by "
-        "its certificates, and is deployed where judges_compared pays for that.",
+        "Judge to deploy, named before any is certified. Another one is deployed where "
+        "judges_compared pays for the choice.",
         NAMED_JUDGE,
         examples=["lexical"],
     )
     judges_compared: int = _field(
-        "Number of judges among which one is chosen by its certificates; δ of each is divided by "
-        "it.",
+        "Judges of which one is chosen by its certificates; δ of each is divided by the number.",
         1,
         strict=True,
         ge=1,
@@ -160,14 +156,13 @@ class CorpusConfig:
         "confident",
     )
     deploy_average: bool = _field(
-        "Whether certificates that promise an error on average may be deployed; they are tried "
-        "where nothing is proved.",
+        "Whether certificates of the promise average may be deployed.",
         False,
         strict=True,
     )
     auto_deploy: Literal["never", "always"] = _field(
-        "Whether new certificates of the deployed judge decide with nobody asked: never or "
-        "always; every check of `certify ops deploy` holds, and no alarm may be open.",
+        "Whether new certificates of the deployed judge decide without a person, after every "
+        "check of `certify ops deploy` and without an open alarm.",
         "never",
     )
 

@@ -90,13 +90,14 @@ def receive(
     Without a format they are read as the corpus was; runs of another format or domain are refused,
     and, unless `new_tasks` says that they are new, known tasks under other ids.
     """
-    from certify_assets.corpora.formats import gather_new_runs
+    from certify_assets.corpora.formats import gather_corpus
 
     own = corpus.config.format
     if own == "auto" and corpus.has("import.json"):
         own = corpus.import_summary.format
     named = format or ("auto" if own == "embedded" else own)
     chosen = {**({} if format else corpus.config.options), **(options or {})}
+    chosen["keep_unlabelled"] = True
     places = list(paths) or [corpus.store.folder.locate(inbox_key(corpus.name))]
     if not paths and is_inbox_empty(corpus):
         sentence = f"{places[0]} holds no file: put new runs there, or name them."
@@ -105,7 +106,7 @@ def receive(
         nullcontext() if dry_run else corpus.writing(),
         settled_inbox(corpus, watched=not paths) as unchanged,
         local_copies(places) as roots,
-        gather_new_runs(roots, format=named, name=corpus.name, options=chosen) as (runs, facts),
+        gather_corpus(roots, format=named, name=corpus.name, options=chosen) as (runs, facts),
     ):
         unchanged()
         if not _is_same_kind(corpus, own, facts.format):

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora.formats import FORMATS, gather_new_runs
+from certify_assets.corpora.formats import FORMATS, gather_corpus
 from certify_assets_tests.corpora.formats import load_formats
 
+NEW = {"keep_unlabelled": True}
 FORMS = {form.name: form for form in load_formats()}
 #: runs of the hand-made sources, labelled or not
 RUNS = {
@@ -28,7 +29,7 @@ LABELS = {
 def test_new_runs_may_have_some_labels(name: str, tmp_path: Path) -> None:
     """What a report leaves out is no reason to drop a run."""
     FORMS[name].write(tmp_path / "runs", None)
-    with gather_new_runs([tmp_path / "runs"], format=name, name="c") as (runs, facts):
+    with gather_corpus(tmp_path / "runs", format=name, name="c", options=NEW) as (runs, facts):
         assert len(runs.rows) == RUNS[name], facts.examples
     assert not {"no_label", "not_evaluated", "ambiguous_label"} & set(facts.dropped)
 
@@ -38,6 +39,6 @@ def test_new_runs_need_no_label(name: str, tmp_path: Path) -> None:
     FORMS[name].write(tmp_path / "runs", None)
     for path in [path for pattern in LABELS[name] for path in tmp_path.rglob(pattern)]:
         path.unlink()
-    with gather_new_runs([tmp_path / "runs"], name="c") as (runs, facts):
+    with gather_corpus(tmp_path / "runs", name="c", options=NEW) as (runs, facts):
         assert len(runs.rows) == RUNS[name] and facts.format == name
         assert {run.draft.outcome for run in runs.rows} == {None}

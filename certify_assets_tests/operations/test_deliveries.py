@@ -187,11 +187,9 @@ def test_corrected_labels_are_a_version_and_the_same_file_is_none(
         return records
 
     rewrite(source, corrected)
-    previewed = Corpus(store, "c").preview_import(Corpus(store, "c").config)
-    assert len(Corpus(store, "c").deliveries.read()) == 1, "a preview stores nothing"
     Corpus(store, "c").import_trajectories()
     changes = Corpus(store, "c").version.changes
-    assert changes == previewed and changes is not None
+    assert changes is not None
     assert changes.changed_labels == {"cal": 1} and not changes.new_runs and not changes.gone_runs
 
 
@@ -247,8 +245,6 @@ def test_a_delivery_that_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
     said = "row 11 gives the run 'task-001/1' the outcome .*; keep the one that is right"
     with pytest.raises(InputError, match=said):
         Corpus(store, "c").import_trajectories()
-    with pytest.raises(InputError, match=said):
-        Corpus(store, "c").preview_import(Corpus(store, "c").config)
     assert store.now().ledger("c") == before
 
 

@@ -12,7 +12,6 @@ from certify_assets.corpora.formats.importing import (
     ImportedCorpus,
     detect_format,
     gather_corpus,
-    gather_new_runs,
     import_corpus,
 )
 
@@ -27,7 +26,6 @@ __all__ = [
     "corpus_format",
     "detect_format",
     "gather_corpus",
-    "gather_new_runs",
     "import_corpus",
 ]
 

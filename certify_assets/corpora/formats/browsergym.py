@@ -28,10 +28,8 @@ _STEPS, _SUMMARY = "steps_info.json", "summary_info.json"
 _DATE = r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d"
 _FOLDER = re.compile(rf"(?:{_DATE}_)?(?P<agent>.+?)_on_(?P<task>.+?)_(?P<seed>\d+)(?:_\d{{1,3}})?")
 _EXPORT = (
-    "where the harness is installed, load the steps (ExpResult(folder).steps_info) and write "
-    "them to steps_info.json in the run's folder: a list of "
-    '{"step", "obs": {"goal", "url", "last_action_error", "axtree_txt"}, '
-    '"action", "agent_info": {"think"}}'
+    "where the harness is installed, write ExpResult(folder).steps_info as JSON to "
+    "steps_info.json in the run's folder"
 )
 
 
@@ -46,8 +44,8 @@ def _fits(file: SourceFile) -> bool:
 # opened. Its own option save_json overwrites steps_info.json at every step: only the last is left.
 def _refusal(file: SourceFile) -> str:
     return (
-        f"{file.name} is a pickle, which runs code of its author when it is loaded, and was "
-        f"not opened; {_EXPORT}."
+        f"{file.name} is a pickle, which runs code when it is loaded, and was not opened; "
+        f"{_EXPORT}."
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -124,18 +124,6 @@ def gather_corpus(
     with closing(StepTexts()) as texts:
         runs = gather(_drafts(form, roots, reading, limits), name, reading, texts)
         yield runs, _facts(runs, form, roots, reading)
-
-
-def gather_new_runs(
-    paths: Paths,
-    *,
-    format: str = "auto",
-    name: str,
-    options: Mapping[str, Any] | None = None,
-) -> AbstractContextManager[tuple[Gathered, ImportFacts]]:
-    """Read runs whose outcomes are not known yet, as `gather_corpus`."""
-    chosen = {**(options or {}), "keep_unlabelled": True}
-    return gather_corpus(paths, format=format, name=name, options=chosen)
 
 
 def _facts(
