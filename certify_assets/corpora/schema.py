@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Container, Iterable, Iterator, Sequence
-from itertools import accumulate
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -157,25 +156,14 @@ def _frame(table: pa.Table) -> pd.DataFrame:
 
 
 def _table(items: Sequence[Trajectory]) -> pa.Table:
-    columns = {
-        name: _array([getattr(item, name) for item in items], ARROW_SCHEMA.field(name).type)
-        for name in SMALL_COLUMNS
+    return pa.Table.from_pylist(list(map(_row, items)), schema=ARROW_SCHEMA)
+
+
+def _row(item: Trajectory) -> dict[str, Any]:
+    values = {name: getattr(item, name) for name in SMALL_COLUMNS}
+    row = {
+        name: clean_text(value) if isinstance(value, str) else value
+        for name, value in values.items()
     }
-    steps = [step for item in items for step in item.steps]
-    kind = ARROW_SCHEMA.field("steps").type
-    texts = [
-        _array([getattr(step, name) for step in steps], pa.string())
-        for name in ("action", "observation")
-    ]
-    ends = pa.array(accumulate((len(item.steps) for item in items), initial=0), pa.int32())
-    columns["steps"] = pa.ListArray.from_arrays(
-        ends, pa.StructArray.from_arrays(texts, fields=list(kind.value_type)), kind
-    )
-    return pa.Table.from_arrays([columns[name] for name in COLUMNS], schema=ARROW_SCHEMA)
-
-
-def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
-    try:
-        return pa.array(values, type=kind)
-    except UnicodeEncodeError:
-        return pa.array([clean_text(value) for value in values], type=kind)
+    steps = [(clean_text(step.action), clean_text(step.observation)) for step in item.steps]
+    return {**row, "steps": [{"action": done, "observation": seen} for done, seen in steps]}
