@@ -238,10 +238,6 @@ def quoted_keys(frame: pd.DataFrame) -> list[str]:
     return sorted(found)
 
 
-def _codes(names: Sequence[str]) -> _Ints:
-    return np.unique(np.asarray(names, dtype=object), return_inverse=True)[1].astype(np.int64)
-
-
 class _Direction(NamedTuple):
     """An AUROC in its better direction, and whether that is upwards."""
 
@@ -259,21 +255,19 @@ def _agent_auroc(rows: pd.DataFrame, outcomes: _Ints) -> float:
 
     NaN where no halving has both outcomes.
     """
-    of_agent, of_task = _codes(rows["agent"].tolist()), _codes(rows["task_id"].tolist())
-    names = sorted(set(rows["task_id"]))
-    runs = np.zeros((len(names), len(set(of_agent.tolist()))))
-    right = np.zeros_like(runs)
-    np.add.at(runs, (of_task, of_agent), 1.0)
-    np.add.at(right, (of_task, of_agent), outcomes)
+    of_agent, of_task = (
+        rows[name].astype("category").cat.codes.to_numpy() for name in ("agent", "task_id")
+    )
+    agents = rows["agent"].nunique()
     areas = []
     # rates are estimated on one half of the tasks and read on the other
-    for half in _halves(names):
-        seen, won = runs[half].sum(axis=0), right[half].sum(axis=0)
-        good = right[~half].sum(axis=0)
-        bad = runs[~half].sum(axis=0) - good
+    for half in _halves(sorted(set(rows["task_id"]))):
+        here = half[of_task]
+        seen = np.bincount(of_agent[here], minlength=agents)
+        won = np.bincount(of_agent[here], outcomes[here], agents)
         if seen.sum():
             rates = np.where(seen > 0, won / np.maximum(seen, 1), won.sum() / seen.sum())
-            areas.append(_area(rates, good, bad))
+            areas.append(auroc(rates[of_agent[~here]], outcomes[~here]))
     measured = [area for area in areas if not math.isnan(area)]
     return float(np.mean(measured)) if measured else math.nan
 
@@ -289,16 +283,6 @@ def _halves(tasks: Sequence[str]) -> Iterator[NDArray[np.bool_]]:
         inside = np.array([task in half for task in tasks], dtype=np.bool_)
         yield inside
         yield ~inside
-
-
-def _area(scores: _Floats, good: _Floats, bad: _Floats) -> float:
-    """AUROC of so many successes and failures at each score; NaN where there is no pair."""
-    values, place = np.unique(scores, return_inverse=True)
-    successes = np.bincount(place, good, values.size)
-    failures = np.bincount(place, bad, values.size)
-    below = np.cumsum(failures) - failures
-    pairs = successes.sum() * failures.sum()
-    return float((successes * (below + failures / 2)).sum() / pairs) if pairs else math.nan
 
 
 class _Occurrence(NamedTuple):

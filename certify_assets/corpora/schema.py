@@ -146,9 +146,7 @@ def _frame(table: pa.Table) -> pd.DataFrame:
     import pandas as pd
 
     small = [name for name in table.column_names if name != "steps"]
-    frame = table.select(small).to_pandas()
-    if "outcome" in small:
-        frame["outcome"] = pd.array(table.column("outcome").to_pylist(), dtype="Int8")
+    frame = table.select(small).to_pandas(types_mapper={pa.int8(): pd.Int8Dtype()}.get)
     if "steps" in table.column_names:
         steps = map(tuple, table.column("steps").to_pylist())
         frame["steps"] = pd.Series(steps, index=frame.index, dtype=object)
