@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from hashlib import sha256
 from typing import Any
 
 from certify_assets.corpora.formats.base import (
@@ -21,6 +20,7 @@ from certify_assets.corpora.formats.messages import from_first, messages_of, ste
 from certify_assets.corpora.formats.records import (
     Record,
     begins,
+    hashed,
     listed_records,
     mapping,
     named,
@@ -77,7 +77,7 @@ def _draft(case: Record, origin: Origin, reading: Reading) -> Draft:
     if not task:
         raise LeftOutError("it has neither an input nor a name")
     if len(task) > _LONGEST_NAME:
-        task = f"input-{sha256(task.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+        task = f"input-{hashed(task)}"
     verdicts = [Judgement(str(one.get("name")), one.get("success")) for one in metrics]
     verdicts.append(Judgement("success", case.get("success")))
     return Draft(

@@ -9,7 +9,6 @@ import tempfile
 import zipfile
 from collections.abc import Iterable
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -42,6 +41,7 @@ from certify_assets.corpora.formats.messages import (
 from certify_assets.corpora.formats.records import (
     Record,
     begins,
+    hashed,
     inside,
     is_id,
     json_value,
@@ -177,9 +177,8 @@ def naming(spec: Any, stem: str, agent: str | None = None) -> Naming:
     agent = str(agent or called or "unknown")
     task = spec.task or stem
     variant = tuple(_setting(name, value) for name, value in sorted(spec.task_args.items()))
-    parts = "\0".join((spec.task_id or spec.eval_id, task, agent, *variant))
-    identity = sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return Naming(task, agent, variant, identity)
+    parts = (spec.task_id or spec.eval_id, task, agent, *variant)
+    return Naming(task, agent, variant, hashed("\0".join(parts)))
 
 
 def _read_archive(file: SourceFile, path: Path, library: Any) -> tuple[Any, _Samples] | None:

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator
 from functools import partial
-from hashlib import sha256
 
 from certify_assets.corpora.formats.base import (
     AGENT_OPTION,
@@ -25,6 +24,7 @@ from certify_assets.corpora.formats.records import (
     Record,
     Row,
     begins,
+    hashed,
     inside,
     json_rows,
     listed_records,
@@ -108,7 +108,7 @@ def _task(record: Record) -> str:
     if not values:
         return f"test {record['testIdx']}"
     text = json.dumps(values, ensure_ascii=False, sort_keys=True)
-    return f"vars-{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    return f"vars-{hashed(text)}"
 
 
 def _judgements(record: Record) -> tuple[Judgement, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import re
@@ -50,6 +51,11 @@ def text_of(value: Any) -> str:
 def named(value: Any) -> str | None:
     """Return the value where it is text that can name something."""
     return value if isinstance(value, str) and value.strip() else None
+
+
+def hashed(text: str) -> str:
+    """Return sixteen hexadecimal digits that stand for a text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def is_id(value: Any) -> bool:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from typing import Any
 
 from certify_assets.corpora.formats.base import (
@@ -29,7 +28,7 @@ from certify_assets.corpora.formats.base import (
 from certify_assets.corpora.formats.files import FileSet
 from certify_assets.corpora.formats.messages import first_prompt, from_first, steps_of_messages
 from certify_assets.corpora.formats.outcomes import Unclear, outcome_settings
-from certify_assets.corpora.formats.records import Record, parsed
+from certify_assets.corpora.formats.records import Record, hashed, parsed
 from certify_assets.corpora.formats.spans import NAMES, Assessment, Span
 from certify_assets.corpora.formats.transcript import Trace, transcript
 from certify_assets.errors import InputError
@@ -174,8 +173,7 @@ def _task(trace: Trace, instruction: str, reading: Reading) -> str:
         reading.notes["runs without a task, of which those with the same input are one"] += 1
     if not instruction.strip():
         raise LeftOutError("names no task: it has no input; name an attribute instead", "no_task")
-    digest = sha256(instruction.strip().encode("utf-8", "surrogatepass")).hexdigest()
-    return f"input-{digest[:16]}"
+    return f"input-{hashed(instruction.strip())}"
 
 
 def _agent(trace: Trace, reading: Reading) -> str:
