@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -220,33 +221,31 @@ def _columns(
     runs: Sequence[Run], marks: Mapping[str, float] | None
 ) -> tuple[dict[str, list[Any]], dict[str, str]]:
     """Return the values of every judgement, None where a run has none, and their kinds."""
-    by_name: dict[str, dict[str, dict[int, list[Any]]]] = {}
+    # by name and source, then by row: a run may be judged twice
+    said_by: dict[tuple[str, str], dict[int, list[Any]]] = {}
     for row, run in enumerate(runs):
         for said in run.draft.judgements:
             if said.value is not None and not isinstance(said.value, Unclear | dict | list):
-                # JSON may hold half a character, which no table can; further lines would be lines
-                # of the answer
-                name, source = (
-                    " ".join(text.encode("utf-8", "replace").decode().split())
-                    for text in (said.name, said.source)
-                )
-                of_source = by_name.setdefault(name, {}).setdefault(source, {})
-                of_source.setdefault(row, []).append(said.value)
+                by = _one_line(said.name), _one_line(said.source)
+                said_by.setdefault(by, {}).setdefault(row, []).append(said.value)
     columns, kinds = dict[str, list[Any]](), dict[str, str]()
     taken = set(COLUMNS.values()) - {COLUMNS["score"], COLUMNS["outcome"]}
-    for name, of_sources in sorted(by_name.items()):
-        for source, found in sorted(of_sources.items()):
-            several = len(of_sources) > 1 or name in taken
-            column = f"{name} ({_SOURCES.get(source, source)})" if several else name
-            numbers = {row: [plain(name, one, marks) for one in found[row]] for row in found}
-            every = [one for values in numbers.values() for one in values]
-            kinds[column] = kind = kind_of(name, every, source)
+    sources = Counter(name for name, _ in said_by)
+    for (name, source), found in sorted(said_by.items()):
+        several = sources[name] > 1 or name in taken
+        column = f"{name} ({_SOURCES.get(source, source)})" if several else name
+        values = {row: [plain(name, one, marks) for one in found[row]] for row in found}
+        kinds[column] = kind = kind_of(name, chain.from_iterable(values.values()), source)
+        if kind == TRUTH:
             # the words of a truth are read as a whole, as in a table
-            values = numbers
-            if kind == TRUTH:
-                values = {row: [_worded(one, marks) for one in found[row]] for row in found}
-            columns[column] = [_one(values.get(row, []), kind) for row in range(len(runs))]
+            values = {row: [_worded(one, marks) for one in found[row]] for row in found}
+        columns[column] = [_one(values.get(row, []), kind) for row in range(len(runs))]
     return columns, kinds
+
+
+def _one_line(text: str) -> str:
+    """Return a name for a column: JSON may hold half a character, and lines would be lines."""
+    return " ".join(text.encode("utf-8", "replace").decode().split())
 
 
 def _worded(value: Any, marks: Mapping[str, float] | None) -> Any:
