@@ -340,8 +340,7 @@ def _promise_notes(source: PageSource) -> Iterator[str]:
             f"{counted(main.covered_trajectories, 'run')} of "
             f"{counted(main.covered_tasks, 'task')} are {done(main.side)}, {count(main.errors)} of "
             f"them wrongly ({percent(main.selective_error, 2)}). The error is counted by "
-            f"{main.estimand}: every {once} counts once. "
-            f"δ = {rate(main.delta, 2)} is {_spent(main)}."
+            f"{main.estimand}: every {once} counts once."
         )
         together = ""
         if len(source.sides) > 1:
@@ -361,20 +360,6 @@ def _promise_notes(source: PageSource) -> Iterator[str]:
         yield source.pool.sentence
 
 
-def _spent(main: Certificate) -> str:
-    """Return how a certificate's δ is spent over thresholds and candidates."""
-    grid = counted(main.settings["grid"], "threshold")
-    others = f"{count(main.candidates)} candidates" if main.candidates > 1 else ""
-    if main.settings["multiplicity"] == "bonferroni":
-        return f"shared among {grid}{f' and {others}' if others else ''}"
-    way = {
-        "fixed": f"spent whole on one of {grid} after the other, up to the first that fails",
-        "path": "spent once: the limits hold at every threshold together",
-        "calibrated": f"calibrated by simulation over {grid} together",
-    }[main.settings["multiplicity"]]
-    return f"{way}, shared among {others}" if others else way
-
-
 def _audits(source: PageSource) -> Iterator[Section]:
     """Yield the audits; those of uncertified sides only where TEST has no score."""
     rows = []
@@ -390,14 +375,13 @@ def _audits(source: PageSource) -> Iterator[Section]:
                 *(percent(error, 2) for error in (audit.realized_error, audit.lower_bound)),
                 *(percent(share) for share in (audit.coverage, audit.own_coverage)),
                 count(audit.covered_tasks),
-                "met" if audit.paper_rule_pass else "missed",
             ]
         )
     if not rows:
         return
     columns = (
         *("claim", "verdict", "wrong", "lower bound", "share decided"),
-        *("certifiable on TEST itself", "tasks decided", "point rule"),
+        *("certifiable on TEST itself", "tasks decided"),
     )
     limit = "twice the budget" if source.headline.promise == "average" else "the budget"
     yield Section(
@@ -411,8 +395,7 @@ def _audits(source: PageSource) -> Iterator[Section]:
         tables=[PageTable("Audits", columns, rows, look="cards")],
         notes=[
             f"ERROR: even the lower bound exceeds {limit}. WARN: only the observed rate does, or "
-            f"too few tasks are decided to tell. The point rule asks for an observed rate within "
-            f"{limit}."
+            "too few tasks are decided to tell."
         ],
     )
 

@@ -14,6 +14,7 @@ from certify_assets.reports.page import (
     Remark,
     Section,
     home_of,
+    markdown_table,
     render,
     store_page,
 )
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _NOT_MEASURED = "not measured"
 _CERTIFIED_ON = {"cal": "", HALF_B: " (half B)"}
 _FLOATS = 12
+_MORE = "\n\nMore is on the page.\n"
 
 
 def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[PageTable]:
@@ -144,12 +146,6 @@ def write_comparison_page(
     return key
 
 
-def write_main_exports(store: Store, documents: Sequence[Mapping[str, Any]]) -> None:
-    """Store the tables of all corpora as CSV."""
-    for table in comparison_tables(documents):
-        store.write_bytes(f"study/main_table_{table.name}.csv", table.csv().encode("utf-8"))
-
-
 def render_comparison(
     documents: Sequence[Mapping[str, Any]],
     left_out: Sequence[Mapping[str, str]] = (),
@@ -191,11 +187,6 @@ def comparison_sections(
 
 def _best(number: int, document: Mapping[str, Any]) -> Section:
     corpus, cal = document["corpus"], document["cal"]
-    rows = []
-    for row in document["best"]:
-        after = row["next"]
-        second = f"{after['judge']}, {compact(after['value'])}" if after else ""
-        rows.append((row["what"], row["judge"] or "none", compact(row["value"]), second))
     return Section(
         f"{corpus}: which judge is best at what",
         f"corpus-{number}",
@@ -203,10 +194,22 @@ def _best(number: int, document: Mapping[str, Any]) -> Section:
         f"rate {rate(cal['success_rate'])}",
         tables=[
             PageTable(
-                f"Best judges on {corpus}", ("at", "best", "value", "next"), rows, look="cards"
+                f"Best judges on {corpus}",
+                ("at", "best", "value", "next"),
+                _best_rows(document),
+                look="cards",
             )
         ],
     )
+
+
+def _best_rows(document: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for row in document["best"]:
+        after = row["next"]
+        second = f"{after['judge']}, {compact(after['value'])}" if after else ""
+        rows.append((row["what"], row["judge"] or "none", compact(row["value"]), second))
+    return rows
 
 
 def _details(number: int, document: Mapping[str, Any]) -> Section:
@@ -224,36 +227,15 @@ def _details(number: int, document: Mapping[str, Any]) -> Section:
     return Section(f"Findings on {corpus}", f"details-{number}", gist, findings=found)
 
 
-def comparison_markdown(document: Mapping[str, Any]) -> str:
-    """Return the block of the comparison, one row a judge."""
-    budgets = [(side, alpha) for side in SIDES for alpha in document["alphas"]]
-    rows = []
-    for row in document["rows"]:
-        found = {(cell["side"], cell["alpha"]): cell["coverage"] for cell in row["certified"]}
-        areas = [_area(row[name]["cal"]) for name in ("auroc", "within_task")]
-        rows.append([row["judge"], *areas, *(_share(found.get(budget)) for budget in budgets)])
-    names = [f"{side[:3]}. {alpha:g}" for side, alpha in budgets]
-    return _block(["judge", "AUROC", "in task", *names], rows)
-
-
-def table_markdown(documents: Sequence[Mapping[str, Any]]) -> str:
-    """Return the block of the main table: of every corpus the best judges."""
-    rows = []
-    for document in documents:
-        best = {item["what"]: item for item in document["best"]}
-        most = best[f"certified reject coverage at {document['alphas'][0]:g}"]
-        area = best["AUROC on CAL"]
-        ranked = f"{area['judge']} {rate(area['value'])}"
-        rows.append([document["corpus"], ranked, most["judge"] or "none", _share(most["value"])])
-    block = _block(("corpus", "best AUROC", "most certified", "coverage"), rows)
-    if len(block) < INLINE:
-        return block
-    more = "\n\nMore corpora are on the page.\n"
-    return block[: block.rindex("\n", 0, INLINE - len(more))] + more
-
-
-def _block(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join(PageTable("", columns, rows).markdown(tight=True)) + "\n"
+def best_markdown(documents: Sequence[Mapping[str, Any]]) -> str:
+    """Return which judges are best at what, as a block that Dagster shows inline."""
+    rows = [(document["corpus"], *row) for document in documents for row in _best_rows(document)]
+    lines = markdown_table(("corpus", "at", "best", "value", "next"), rows, tight=True)
+    most = INLINE - len(_MORE)
+    while sum(len(line) + 1 for line in lines) >= most:
+        lines.pop()
+    shown = len(lines) - 2
+    return "\n".join(lines) + (_MORE if shown < len(rows) else "\n")
 
 
 def comparison_metrics(document: Mapping[str, Any]) -> dict[str, float]:
@@ -271,7 +253,3 @@ def comparison_metrics(document: Mapping[str, Any]) -> dict[str, float]:
 def plotted(metrics: Mapping[str, float]) -> dict[str, float]:
     """Return as many of them as Dagster plots for an asset."""
     return dict(list(metrics.items())[:_FLOATS])
-
-
-def _share(value: float | None) -> str:
-    return percent(value) if value else DASH

@@ -18,10 +18,11 @@ from certify_assets.reports.page import (
     Section,
     home_of,
     inline_block,
+    markdown_table,
     render,
     store_page,
 )
-from certify_assets.reports.wording import DASH, count, counted, measured, percent, rate, success
+from certify_assets.reports.wording import DASH, count, counted, measured, rate, success
 
 if TYPE_CHECKING:
     from certify_assets.corpora.leakage import LeakChecks
@@ -132,15 +133,13 @@ def _rest(report: CorpusReport) -> Iterator[Section]:
     if phrases:
         columns = ("phrase", "runs", "of these succeed", "of others", "example", "text")
         tables.append(PageTable("Verdict phrases", columns, phrases))
-    notes = [*_directions(controls)]
-    if controls.accepted:
-        notes.append(f"Accepted, and on every certificate: {controls.accepted}")
+    accepted = f"Accepted, and on every certificate: {controls.accepted}"
     yield Section(
         "What predicts the outcome without reading the run",
         "leaks",
         f"over the threshold: {', '.join(controls.over) or 'none'}",
         tables=tables,
-        notes=notes,
+        notes=[accepted] if controls.accepted else [],
     )
     labels = [
         ("source of the outcomes", imported.label_source or "not recorded"),
@@ -200,18 +199,6 @@ def control_table(controls: LeakChecks) -> PageTable:
     )
 
 
-def _directions(controls: LeakChecks) -> Iterator[str]:
-    """Say which runs succeed more often by length and by number of steps."""
-    longer = "longer" if controls.longer_succeeds else "shorter"
-    more = "with more steps" if controls.more_steps_succeed else "with fewer steps"
-    for auroc, words in ((controls.length_auroc, longer), (controls.step_auroc, more)):
-        if auroc is not None:
-            yield (
-                f"Of a success and a failure, the one {words} is the success in {percent(auroc)} "
-                "of pairs."
-            )
-
-
 def write_corpus_page(store: Store, report: CorpusReport) -> str:
     """Store a corpus's page; return where it is."""
     corpus = report.config.name
@@ -264,27 +251,11 @@ def standing(report: CorpusReport) -> Banner:
 
 def corpus_markdown(report: CorpusReport) -> str:
     """Return the asset's block: under 1,000 characters, no text of the corpus."""
-    profile, flips = report.profile, report.profile.flips
-    figures = (
-        count(profile.trajectories),
-        count(profile.tasks),
-        rate(profile.success_rate),
-        rate(profile.icc),
-        count(profile.n_eff),
-        f"{measured(flips.cell_rate)} / {measured(flips.task_rate)}",
-    )
     controls = control_table(report.leak_checks)
+    # those over their threshold first
     shown = sorted(controls.rows, key=lambda row: row[-1] == "under")[:6]
-    lines = [
-        f"**{standing(report).heading}**",
-        "",
-        *PageTable(
-            "", ("runs", "tasks", "π", "ICC", "n_eff", "flips: cells / tasks"), [figures]
-        ).markdown(),
-        "",
-        *PageTable("", controls.columns[:3], [row[:3] for row in shown]).markdown(),
-    ]
-    return inline_block(lines)
+    table = markdown_table(controls.columns, shown)
+    return inline_block([f"**{standing(report).heading}**", "", *table])
 
 
 def _map(report: CorpusReport) -> Panel:

@@ -12,6 +12,7 @@ from certify_assets.reports.page import (
     Section,
     home_of,
     inline_block,
+    markdown_table,
     render,
     store_page,
 )
@@ -25,7 +26,7 @@ _COLUMNS = (
     *("certificates", "made", "deployed", "side", "budget", "δ", "certified"),
     *("realised error", "interval", "tasks", "alarm"),
 )
-_SHOWN = 6
+_SHOWN = ("certificates", "side", "budget", "certified", "realised error", "tasks")
 
 
 def render_history(history: OperationHistory, *, home: str = "") -> str:
@@ -70,21 +71,11 @@ def write_history_page(store: Store, history: OperationHistory) -> str:
 
 def history_markdown(history: OperationHistory) -> str:
     """Return the verdict block of the asset: under 1,000 characters, no text of the data."""
-    rows = [
-        [
-            f"R{step.number}" if step.number else "first",
-            side.side,
-            f"{side.alpha:g}",
-            percent(side.coverage),
-            percent(side.error),
-            count(side.tasks),
-        ]
-        for step in history.steps
-        for side in step.sides
-    ]
-    columns = ("set", "side", "α", "certified", "error", "tasks")
-    table = PageTable("", columns, rows[-_SHOWN:]).markdown(tight=True)
-    return inline_block([f"**{_verdict(history).heading}**", "", *table])
+    table = history_table(history)
+    kept = [table.columns.index(name) for name in _SHOWN]
+    rows = [[row[place] for place in kept] for row in table.rows[-6:]]
+    lines = markdown_table(_SHOWN, rows, tight=True)
+    return inline_block([f"**{_verdict(history).heading}**", "", *lines])
 
 
 def history_metrics(history: OperationHistory) -> dict[str, float]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from certify_assets.corpora import HALF_B
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import CertifyError, ChangedInputError, InputError
+from certify_assets.errors import CertifyError, ChangedInputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import judges
 from certify_assets.operations.audit import load_audits
@@ -44,13 +44,6 @@ class PageLink:
 
     words: str
     href: str
-
-    def __post_init__(self) -> None:
-        if ":" in self.href or self.href.startswith(("/", "\\")):
-            raise InputError(
-                f"the link {self.href!r} of {self.words!r} is not relative; give the page's path "
-                "below the index."
-            )
 
 
 @dataclass(frozen=True)

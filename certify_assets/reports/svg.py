@@ -39,13 +39,9 @@ VARIABLES: dict[str, str] = {
     PAPER: "--paper",
 }
 
-_RC: dict[str, str | float | list[str]] = {
+_RC: dict[str, str | float] = {
     "svg.fonttype": "none",
-    "svg.image_inline": True,
     "text.parse_math": False,
-    "text.usetex": False,
-    "font.family": ["sans-serif"],
-    "font.sans-serif": ["DejaVu Sans"],
     "font.size": 11,
     "axes.edgecolor": AXIS,
     "axes.linewidth": 0.8,
@@ -72,7 +68,6 @@ _RC: dict[str, str | float | list[str]] = {
     "legend.fontsize": 10.5,
     "legend.handlelength": 2.4,
     "hatch.linewidth": 0.9,
-    "path.simplify": True,
     "figure.dpi": 72,
 }
 

@@ -29,7 +29,6 @@ def test_a_corpus_with_one_judge_is_compared_and_the_others_are_named(corpora: S
     (event,) = over_all.asset_materializations_for_node("research__main_table")
     assert event.metadata["rows"].value == 3 * 4
     assert "| three |" not in str(event.metadata["corpora"].value).replace("|three|", "")
-    assert corpora.exists("study/main_table_certified.csv")
 
 
 def test_a_leak_and_unscored_rows_are_warned_of(corpora: Store) -> None:

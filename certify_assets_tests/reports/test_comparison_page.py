@@ -12,16 +12,13 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.comparison import compare
 from certify_assets.reports.comparison_page import (
-    comparison_markdown,
+    best_markdown,
     comparison_metrics,
     comparison_tables,
     plotted,
     render_comparison,
-    table_markdown,
-    write_main_exports,
 )
 from certify_assets.reports.wording import percent
-from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
 from certify_assets_tests.conftest import copy_world
 from certify_assets_tests.pages import assert_stands_alone, text_of
@@ -74,13 +71,10 @@ def test_the_page_holds_every_name_as_text_and_runs_nothing(document: dict[str, 
     assert page == render_comparison([document], [{"corpus": "other", "reason": HOSTILE[0]}])
 
 
-def test_a_csv_of_the_comparison_runs_no_name_as_a_formula(
-    document: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_csv_of_the_comparison_runs_no_name_as_a_formula(document: dict[str, Any]) -> None:
     names = ["=1+1", "n12;=1+1", "@x", "-0.5"]
     document["rows"] = [document["rows"][0] | {"judge": name} for name in names]
-    write_main_exports(store := Store(str(tmp_path / "root")), [document])
-    stored = store.read_bytes("study/main_table_ranking.csv").decode("utf-8")
+    stored = comparison_tables([document])[0].csv()
     _, *rows = csv.reader(io.StringIO(stored))
     assert [row[1] for row in rows] == ["'=1+1", "'n12;=1+1", "'@x", "-0.5"]
 
@@ -103,7 +97,7 @@ def test_tables_say_what_was_not_measured_and_what_continues(document: dict[str,
 
 
 def test_blocks_for_the_asset_page_are_short(document: dict[str, Any]) -> None:
-    for block in (comparison_markdown(document), table_markdown([document] * 60)):
+    for block in (best_markdown([document]), best_markdown([document] * 60)):
         assert len(block) < 1000 and "script" not in block
     first = document["rows"][0]
     metrics = comparison_metrics(document)

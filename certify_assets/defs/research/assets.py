@@ -55,7 +55,7 @@ def comparison_assets(project: Project) -> list[dg.AssetsDefinition]:
             comparison_page.write_comparison_page(store, [document], corpus=corpus)
             metrics = comparison_page.comparison_metrics(document)
             metadata = {
-                "judges": dg.MetadataValue.md(comparison_page.comparison_markdown(document)),
+                "judges": dg.MetadataValue.md(comparison_page.best_markdown([document])),
                 "findings": [item["message"] for item in document["findings"]],
                 "missing": dg.MetadataValue.json(document["missing"]),
                 **comparison_page.plotted(metrics),
@@ -79,16 +79,15 @@ def comparison_assets(project: Project) -> list[dg.AssetsDefinition]:
     ) -> Made:
         """Compare every judge on every corpus of the data root.
 
-        AUROC, certified coverage at both budgets, audit, cost; as page and CSV.
+        AUROC, certified coverage at both budgets, audit and cost.
         """
         with asset_step(project, context, data_root, mlflow) as step:
             document = comparison.write_main_table(step.store)
             page = comparison_page.write_comparison_page(
                 step.store, document["corpora"], document["left_out"]
             )
-            comparison_page.write_main_exports(step.store, document["corpora"])
             metadata = {
-                "corpora": dg.MetadataValue.md(comparison_page.table_markdown(document["corpora"])),
+                "corpora": dg.MetadataValue.md(comparison_page.best_markdown(document["corpora"])),
                 "rows": sum(len(item["rows"]) for item in document["corpora"]),
                 "left_out": dg.MetadataValue.json(document["left_out"]),
             }
