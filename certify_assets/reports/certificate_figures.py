@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from certify_assets.certificates.settings import CALIBRATED, PATH
@@ -50,18 +51,19 @@ def _risk_panel(source: PageSource, certificate: Certificate, name: str, layout:
             ending = (
                 f"The certified point is the farthest whose bound stays within {budget}{guard}."
             )
+    heading = f"Error against share decided, {certificate.side} side"
     drawn = risk_coverage(
         curve,
         alpha=certificate.alpha,
         point=point,
         name=f"{name}risk",
+        label=heading,
         large=layout == "lead",
         bounded=multiplicity != PATH,
     )
     caption = (
         "Left to right, the judge decides more runs. The solid line is how often it was wrong "
     )
-    heading = f"Error against share decided, {certificate.side} side"
     return Panel(f"{name}risk", heading, drawn, f"{caption}{lines}{ending}", layout)
 
 
@@ -78,6 +80,7 @@ def _score_panel(source: PageSource) -> Panel:
         thresholds=thresholds,
         scale=source.score_scale,
         name="scores",
+        label="Scores by outcome",
     )
     ending = f"Runs are {regions}." if regions else "No threshold is certified."
     caption = (
@@ -88,11 +91,11 @@ def _score_panel(source: PageSource) -> Panel:
 
 def _heatmap_panel(source: PageSource) -> Panel:
     cal = source.cal
+    heading = f"Every run of {source.evidence}, by task"
+    # the lowest score first; unscored runs, which go to review, are at the end
+    order = cal["score"].fillna(math.inf).tolist()
     drawn = task_heatmap(
-        cal["task_id"].tolist(),
-        cal["score"].to_numpy(),
-        cal["outcome"].to_numpy(),
-        source.decisions,
+        cal["task_id"].tolist(), order, source.decisions, cal["outcome"].to_numpy(), label=heading
     )
     said = [
         "One row is a task, the best success rate on top. One cell is a run, its lowest score left."
@@ -108,5 +111,4 @@ def _heatmap_panel(source: PageSource) -> Panel:
         said.append("Runs under both thresholds go to review.")
     if drawn.shown < drawn.tasks:
         said.append(f"{count(drawn.shown)} of {count(drawn.tasks)} tasks are drawn, evenly spaced.")
-    heading = f"Every run of {source.evidence}, by task"
     return Panel("map", heading, drawn.markup, " ".join(said), "wide")

@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from certify_assets.reports import svg
-from certify_assets.reports.wording import count, counted, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
 _WIDTH = 1000.0
@@ -62,44 +59,27 @@ class Heatmap:
 
 def task_heatmap(
     tasks: Sequence[object],
-    scores: NDArray[np.float64],
-    outcomes: NDArray[np.int8],
+    order: Sequence[Any],
     decisions: Sequence[str],
-) -> Heatmap:
-    """Draw one row a task (best success rate on top), one cell a run (lowest score left)."""
-    # unscored runs go to human review; they are at the right end of their row
-    values = np.nan_to_num(scores)
-    rows = _sorted_rows(tasks, outcomes, lambda i: (bool(np.isnan(scores[i])), float(values[i])))
-    kinds = [(decision, int(right)) for decision, right in zip(decisions, outcomes, strict=True)]
-    errors = {("reject", 1), ("release", 0)}
-    wrong = sum(any(kinds[i] in errors for i in members) for _, members in rows)
-    shares = ", ".join(
-        f"{percent(sum(decision == name for decision in decisions) / max(1, len(kinds)))} {name}"
-        for name in ("reject", "release", "human")
-    )
-    said = f"{shares}; {count(wrong)} tasks hold at least one wrong decision."
-    return _draw(rows, kinds, outcomes, said, wrong)
-
-
-def outcome_heatmap(
-    tasks: Sequence[object],
-    agents: Sequence[str],
-    attempts: Sequence[int],
     outcomes: NDArray[np.int8],
+    *,
+    label: str,
 ) -> Heatmap:
-    """Draw the outcomes of a corpus that no judge has read: one row a task, one cell a run."""
-    rows = _sorted_rows(tasks, outcomes, lambda i: (agents[i], attempts[i]))
-    kinds = [("run", int(outcome)) for outcome in outcomes]
-    even = sum(len({kinds[i] for i in members}) == 1 for _, members in rows)
-    said = f"all attempts at {counted(even, 'task')} end alike."
-    return _draw(rows, kinds, outcomes, said, 0)
+    """Draw one row a task (best success rate on top), one cell a run in the order that is given.
+
+    `decisions` are reject, release and human; or run, where no judge decided.
+    """
+    rows = _sorted_rows(tasks, outcomes, order)
+    kinds = [(decision, int(right)) for decision, right in zip(decisions, outcomes, strict=True)]
+    wrong = sum(any(_LOOKS[kinds[i]].fill == svg.WRONG for i in members) for _, members in rows)
+    return _draw(rows, kinds, label, wrong)
 
 
 def _sorted_rows(
-    tasks: Sequence[object], outcomes: NDArray[np.int8], order: Callable[[int], Any]
+    tasks: Sequence[object], outcomes: NDArray[np.int8], order: Sequence[Any]
 ) -> list[tuple[str, list[int]]]:
     groups: dict[str, list[int]] = defaultdict(list)
-    for index in sorted(range(len(tasks)), key=order):
+    for index in sorted(range(len(tasks)), key=order.__getitem__):
         groups[str(tasks[index])].append(index)
     return sorted(groups.items(), key=lambda item: (-float(np.mean(outcomes[item[1]])), item[0]))
 
@@ -107,8 +87,7 @@ def _sorted_rows(
 def _draw(
     rows: Sequence[tuple[str, list[int]]],
     kinds: Sequence[_Kind],
-    outcomes: NDArray[np.int8],
-    said: str,
+    label: str,
     wrong: int,
 ) -> Heatmap:
     most = min(len(rows), _MOST_TASKS, max(1, _MOST_CELLS * len(rows) // max(1, len(kinds))))
@@ -142,10 +121,6 @@ def _draw(
     drawn = "".join(f'<path {style} d="{"".join(paths[style])}"/>' for style in sorted(paths))
     body = "".join([drawn, *keys, '<g class="rows">', *names, "</g>"])
     box = f"0 0 {_WIDTH:g} {_LEGEND + height * _PITCH + 4:g}"
-    label = (
-        f"Map of {counted(len(kinds), 'run')} of {counted(len(rows), 'task')} sorted by success "
-        f"rate ({percent(float(np.mean(outcomes)))} overall): {said}"
-    )
     return Heatmap(svg.inline_svg(body, box, label, classes="map"), len(rows), len(shown), wrong)
 
 

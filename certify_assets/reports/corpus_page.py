@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.config import corpus_file
 from certify_assets.corpora.splits import SPLITS
-from certify_assets.reports.charts import outcome_heatmap
+from certify_assets.reports.charts import task_heatmap
 from certify_assets.reports.page import (
     Banner,
     PageCell,
@@ -262,11 +262,13 @@ def _map(report: CorpusReport) -> Panel:
     runs = report.runs
     if runs.empty:
         return Panel("runs", "", "", "No labelled run outside TEST.", "wide")
-    drawn = outcome_heatmap(
+    order = list(zip(runs["agent"], runs["attempt"], strict=True))
+    drawn = task_heatmap(
         runs["task_id"].tolist(),
-        runs["agent"].tolist(),
-        runs["attempt"].tolist(),
+        order,
+        ["run"] * len(runs),
         runs["outcome"].to_numpy(dtype="int8"),
+        label="Outcomes by task and attempt",
     )
     caption = (
         "One row a task, the easiest on top; one cell a run, by agent and attempt. Rows of one "

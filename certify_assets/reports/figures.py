@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certify_assets.reports import svg
-from certify_assets.reports.wording import compact, count, done, percent
+from certify_assets.reports.wording import count, done, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,6 +61,7 @@ def risk_coverage(
     alpha: float,
     point: tuple[float, float] | None,
     name: str,
+    label: str,
     large: bool = True,
     bounded: bool = True,
 ) -> str:
@@ -86,7 +87,7 @@ def risk_coverage(
             share, error, color=svg.INK, lw=2, marker="o", ms=3, label="observed error", zorder=5
         )
         if point is not None:
-            label = f"certified: {percent(point[0])} decided, {percent(point[1], 2)} wrong"
+            reached = f"certified: {percent(point[0])} decided, {percent(point[1], 2)} wrong"
             axes.axvspan(0, point[0], color=colour, alpha=0.07, lw=0)
             axes.axvline(point[0], color=colour, lw=1, zorder=2)
             axes.plot(
@@ -97,7 +98,7 @@ def risk_coverage(
                 mec=svg.PAPER,
                 mew=1.5,
                 ls="none",
-                label=label,
+                label=reached,
                 zorder=7,
             )
         axes.set(xlim=(0, _ceiling(share)), ylim=(0, _error_ceiling(error, alpha)))
@@ -107,7 +108,7 @@ def risk_coverage(
         _percent_axis(axes.xaxis)
         _percent_axis(axes.yaxis)
         legend(axes, 2)
-        return svg.figure_svg(figure, name, _risk_label(side, alpha, point))
+        return svg.figure_svg(figure, name, label)
 
 
 def _ceiling(values: FloatArray) -> float:
@@ -119,16 +120,6 @@ def _error_ceiling(error: FloatArray, alpha: float) -> float:
     return float(min(1.0, max(2.6 * alpha, np.max(finite, initial=0.0) * 1.15)))
 
 
-def _risk_label(side: str, alpha: float, point: tuple[float, float] | None) -> str:
-    found = f"no threshold is certified at a budget of {percent(alpha)}"
-    if point is not None:
-        found = (
-            f"the certified point decides {percent(point[0])} of runs with an observed error of "
-            f"{percent(point[1])}, below the budget of {percent(alpha)}"
-        )
-    return f"Risk-coverage curve of the {side} side: {found}."
-
-
 def score_distribution(
     scores: FloatArray,
     outcomes: NDArray[np.int8],
@@ -136,6 +127,7 @@ def score_distribution(
     thresholds: dict[str, float],
     scale: str,
     name: str,
+    label: str,
 ) -> str:
     """Draw scores by outcome with the certified thresholds."""
     known = np.isfinite(scores)
@@ -157,7 +149,7 @@ def score_distribution(
         )
         axes.yaxis.set_major_formatter(lambda value, _: count(abs(value)))
         legend(axes, 2)
-        return svg.figure_svg(figure, name, _score_label(truth, thresholds))
+        return svg.figure_svg(figure, name, label)
 
 
 def _by_outcome(axes: Axes, successes: FloatArray, failures: FloatArray, edges: FloatArray) -> None:
@@ -190,15 +182,7 @@ def _shade(axes: Axes, side: str, threshold: float, edges: FloatArray) -> None:
     )
 
 
-def _score_label(truth: NDArray[np.bool_], thresholds: dict[str, float]) -> str:
-    marks = (f"{side} threshold {compact(value)}" for side, value in sorted(thresholds.items()))
-    return (
-        f"Scores of {count(truth.sum())} successes and {count((~truth).sum())} failures; "
-        f"{'; '.join(marks) or 'no certified threshold'}."
-    )
-
-
-def interval_band(path: Mapping[str, Any], *, alpha: float, name: str) -> str:
+def interval_band(path: Mapping[str, Any], *, alpha: float, name: str, label: str) -> str:
     """Draw the interval for the error after each task, and the realised error."""
     at, low, high = (np.array(path[key], dtype=np.float64) for key in ("at", "low", "high"))
     error = np.array([math.nan if value is None else value for value in path["error"]])
@@ -219,8 +203,4 @@ def interval_band(path: Mapping[str, Any], *, alpha: float, name: str) -> str:
         axes.set(xlim=(1, max(at[-1], 2)), xlabel="labelled tasks, in order")
         axes.locator_params("x", nbins=7, integer=True)
         legend(axes, 2)
-        label = (
-            f"Interval for the error: {percent(low[-1])} to {percent(high[-1])} after "
-            f"{count(at[-1])} tasks; budget {percent(alpha)}."
-        )
         return svg.figure_svg(figure, name, label)

@@ -18,7 +18,6 @@ from certify_assets.operations.certifier import deciding_sides, load_certificate
 from certify_assets.operations.comparison import comparison_key
 from certify_assets.operations.deployment import Deployment, DeploymentRecord
 from certify_assets.operations.history import history_key
-from certify_assets.operations.ledger import ledger_entries
 from certify_assets.operations.monitor_record import read_alarms
 from certify_assets.reports.corpus_page import page_key
 from certify_assets.reports.page import render, store_page
@@ -56,7 +55,6 @@ class IndexEntry:
     sides: Sides | None = None
     #: of the certified sides
     audits: tuple[Audit, ...] = ()
-    audited: str = ""  # date
     note: str = ""
     is_deployed: bool = False
 
@@ -173,24 +171,12 @@ def _alarms(corpus: Corpus) -> tuple[str, ...]:
 
 
 def _judges(corpus: Corpus, deployed: DeploymentRecord | None) -> tuple[IndexEntry, ...]:
-    def entry(judge: JudgedCorpus) -> IndexEntry:
-        made = replace(_entry(judge), audited=read.get(judge.name, ""))
-        if deployed is None or deployed.judge != judge.name:
-            return made
-        number = deployed.recertification
-        said = f"Certified on CAL; recertification {number} decides." if number else ""
-        return replace(made, is_deployed=True, note=made.note or said)
-
-    try:
-        # the last result of each judge
-        read = {e.judge: e.time[:10] for e in ledger_entries(corpus) if e.kind == "result"}
-    except CertifyError:
-        # the audits themselves are refused for it, which their entries say
-        read = {}
+    """Return the entries of the judges that have a page."""
+    found = (JudgedCorpus(corpus, name) for name in judges(corpus.store.root))
     return tuple(
-        entry(judge)
-        for name in judges(corpus.store.root)
-        if (judge := JudgedCorpus(corpus, name)).store.exists(judge.key("page.html"))
+        replace(_entry(judge), is_deployed=deployed is not None and deployed.judge == judge.name)
+        for judge in found
+        if judge.store.exists(judge.key("page.html"))
     )
 
 

@@ -100,12 +100,13 @@ def _monitor(entry: MonitorEntry, name: str) -> Section:
         f"is decided. It holds at every task at once with {percent(1 - entry.delta)} confidence, "
         "as long as the error does not change."
     )
-    drawn = interval_band(asdict(entry.path), alpha=entry.alpha, name=f"{name}band")
+    heading = "Interval for the error"
+    drawn = interval_band(asdict(entry.path), alpha=entry.alpha, name=f"{name}band", label=heading)
     return Section(
         f"{done(entry.side).capitalize()} runs, budget {percent(entry.alpha)}",
         texts=[state],
         facts=_facts(entry),
-        panels=[Panel(f"{name}band", "Interval for the error", drawn, caption, "lead")],
+        panels=[Panel(f"{name}band", heading, drawn, caption, "lead")],
         notes=[f"The certificate: {entry.promise} {entry.certificate_sha256}"],
     )
 

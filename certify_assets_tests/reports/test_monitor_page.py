@@ -5,7 +5,6 @@ import pytest
 
 from certify_assets.certificates import certify
 from certify_assets.operations.monitor_record import MonitorRecord, describe_monitors, monitor_entry
-from certify_assets.reports.figures import interval_band
 from certify_assets.reports.monitor_page import (
     monitor_markdown,
     monitor_metrics,
@@ -68,8 +67,3 @@ def test_the_verdict_is_short_and_holds_no_text_of_the_data(alarm: MonitorRecord
         <= metrics["error_reject_at_0.2"]
         <= metrics["error_high_reject_at_0.2"]
     )
-
-
-def test_the_figure_says_in_words_what_it_shows() -> None:
-    path = {"at": [1, 2], "low": [0.0, 0.0], "high": [1.0, 0.9], "error": [None, 0.0]}
-    assert "0\N{NARROW NO-BREAK SPACE}% to 90" in interval_band(path, alpha=0.1, name="c")
