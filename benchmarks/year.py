@@ -1,8 +1,7 @@
 """A year of weekly deliveries to one benchmark: what is decided, what it costs, what was wrong.
 
     python benchmarks/year.py [--data DIR] [--corpus swebench_lite_acr] [--weeks 52] [--seed 0]
-    [--seeds 5] [--alpha A] [--drift verdict|failure] [--batch-runs N] [--audit-runs N]
-    [--out FOLDER] [--quick]
+    [--seeds 5] [--alpha A] [--batch-runs N] [--out FOLDER] [--quick]
 
 A published corpus of several agents is delivered as a team would. The labelled runs of the first
 agent (the first three, where each task has one run of an agent) on half of the tasks are the
@@ -15,15 +14,14 @@ delivery, from labels every fourth week and from the schedule twice a year is wh
 sensors and schedule request when they are evaluated.
 
 What goes wrong on the way: in the second month, when the agents of CAL still deliver new tasks, the
-harness reports every run's verdict the wrong way round, so that the judge errs (--drift failure:
-successful runs alone end with words of failure); for a month one reviewer answers at random (a
-fifth of the runs are read twice); and one week a stored table of decisions is altered. The table
+harness reports every run's verdict the wrong way round, so that the judge errs; for a month one
+reviewer answers at random (a fifth of the runs are read twice); and one week a stored table of
+decisions is altered. The table
 has, by week, the runs that the corpus certificate and the certificates of batches decided without
 reading, those of them that were wrong, labels, and the largest e-value of the monitor, whose alarm
 is at 1/δ; the summary compares every certified batch with the withheld outcomes. --seeds: so many
 years, from --seed on, whose figures are averaged with their standard error. --alpha: the
-budget, of the corpus and of batches. --audit-runs: labelled runs of each drawn task. --out keeps
-the table and a picture, of the last year. --batch-runs: how many
+budget, of the corpus and of batches. --out keeps the table of the last year. --batch-runs: how many
 uncovered runs wait for a draw, at most for four weeks, by default as many as for any corpus; 1
 draws from every week's. --quick: four weeks. Seeds of the draws of batches are by chance, so
 figures vary. The lexical judge alone has assets, and commands report to no event log.
@@ -70,7 +68,6 @@ NAME = "year"
 ALPHA = 0.2
 # findings of a batch that say that its runs are unlike those of CAL
 UNLIKE = {"changed_agents", "shifted"}
-DRIFTS = ("verdict", "failure")
 # words that a verdict puts at the end of a run, and how often
 _WORDS, _TIMES = 40, 3
 CORPORA = ("intercode_bash", "swebench_lite_acr", "taubench_retail")
@@ -317,26 +314,25 @@ class Year:
         seed: int,
         *,
         alpha: float = ALPHA,
-        drift: str = DRIFTS[0],
     ) -> None:
         self.platform, self.source, self.calendar = platform, source, calendar
-        self.alpha, self.drift = alpha, drift
+        self.alpha = alpha
         self.reviewers = Reviewers(
             platform, source.outcome, np.random.default_rng(seed + 1), capacity=400, double=0.2
         )
         self.weeks: list[Week] = []
         self.alarms, self.deployed = 0, 1
 
-    def start(self, **settings: int | None) -> None:
+    def start(self, batch_runs: int | None = None) -> None:
         """Import, certify and deploy the first agent's runs; a user does no more than this."""
-        given = [f"{name}={value}" for name, value in settings.items() if value is not None]
+        given = [] if batch_runs is None else ["--set", f"batch_runs={batch_runs}"]
         folder, call = self.platform.folder, self.platform.call
         path = write_runs(folder / "start.jsonl", self.source.start, labels=True)
         call(
             "corpus", "import", path, "--name", NAME, "--format", "table",
             "--set", "auto_deploy=always", "--set", "rl=false", "--set", f"alphas=[{self.alpha}]",
             "--set", "accept_structural_leak=this judge may read the length of a run",
-            *(word for setting in given for word in ("--set", setting)),
+            *given,
         )  # fmt: skip
         call("run", NAME)
         call(
@@ -414,7 +410,7 @@ class Year:
             " ".join([judge.about.vocabulary[place] for place in part] * _TIMES)
             for part in (order[:_WORDS], order[-_WORDS:])
         )
-        return success if self.drift == "verdict" else "", failure
+        return success, failure
 
     def _tamper(self) -> str:
         """Alter a stored table of decisions, see that the next call refuses, and restore it."""
@@ -519,64 +515,15 @@ class Summary:
         )
 
 
-def draw(table: pd.DataFrame, calendar: Calendar, alpha: float, path: Path) -> None:
-    """Draw shares, labels and errors by week."""
-    from matplotlib.figure import Figure
-
-    from certify_assets.reports.svg import BUDGET, HUMAN, PASS, SHARE, WRONG, style_context
-
-    weeks, runs = table["week"].to_numpy(), table["runs"].to_numpy()
-    with style_context():
-        figure = Figure(figsize=(9, 7), layout="constrained")
-        shares, labels, errors = figure.subplots(3, 1, sharex=True, height_ratios=(2, 1, 2))
-        bottom = np.zeros(weeks.size)
-        for name, colour, words in (
-            ("corpus", SHARE, "decided under the corpus certificate"),
-            ("batch", PASS, "decided under a batch certificate"),
-        ):
-            shares.bar(weeks, table[name] / runs, 0.9, bottom, color=colour, label=words)
-            bottom += (table[name] / runs).to_numpy()
-        seen = table["notes"].str.contains("changed_agents|shifted|alarm").to_numpy(bool)
-        shares.scatter(
-            weeks[seen],
-            np.full(seen.sum(), 0.75),
-            marker="v",
-            color=WRONG,
-            label="found unlike CAL, or an alarm",
-        )
-        shares.set(ylim=(0, 1.2), yticks=np.linspace(0, 1, 6), ylabel="share of the runs")
-        labels.bar(weeks, table["labels"], 0.9, color=HUMAN)
-        labels.set(ylabel="labels")
-        wrong = table["corpus_wrong"] + table["batch_wrong"]
-        decided = (table["corpus"] + table["batch"]).clip(lower=1)
-        errors.bar(weeks, wrong / decided, 0.9, color=WRONG, label="wrong among the decided")
-        errors.plot(
-            weeks, wrong.cumsum() / decided.cumsum(), color="black", label="the same, so far"
-        )
-        errors.axhline(alpha, color=BUDGET, linestyle="--", label=f"α = {alpha:g}")
-        errors.set(xlabel="week", ylabel="error", ylim=(0, None))
-        for axes in (shares, labels, errors):
-            for month, text in (
-                (calendar.careless, "careless reviewer"),
-                (calendar.drift, "drift"),
-            ):
-                axes.axvspan(month[0] - 0.5, month[-1] + 0.5, color="#f3e6c8", zorder=0)
-                if axes is shares:
-                    axes.text(month[0] - 0.4, 1.22, text, fontsize=8)
-        for axes in (shares, errors):
-            axes.legend(loc="upper left", ncols=3, fontsize=8)
-        figure.savefig(path, dpi=110, metadata={"Software": None})
-
-
 def live(given: argparse.Namespace, seed: int) -> Summary:
     """Live through one year, and print what came of it."""
     calendar = Calendar(4 if given.quick else given.weeks)
     source = Source.read(given.data, given.corpus, calendar, seed)
     with tempfile.TemporaryDirectory() as folder:
         platform = Platform(Path(folder))
-        year = Year(platform, source, calendar, seed, alpha=given.alpha, drift=given.drift)
+        year = Year(platform, source, calendar, seed, alpha=given.alpha)
         started, cpu = time.perf_counter(), time.process_time()
-        year.start(batch_runs=given.batch_runs, audit_runs=given.audit_runs)
+        year.start(given.batch_runs)
         year.run()
         table = outcome_table(year)
         print(table.to_string(index=False))
@@ -586,7 +533,6 @@ def live(given: argparse.Namespace, seed: int) -> Summary:
             given.out.mkdir(parents=True, exist_ok=True)
             table.to_csv(given.out / "year.csv", index=False)
             (given.out / "summary.json").write_text(json.dumps(asdict(summary)), "utf-8")
-            draw(table, calendar, given.alpha, given.out / "year.png")
         print(
             f"{time.perf_counter() - started:.0f} s, {time.process_time() - cpu:.0f} CPU-s",
             file=sys.stderr,
@@ -607,10 +553,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--weeks", type=int, default=52)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--alpha", type=float, default=ALPHA)
-    parser.add_argument("--drift", choices=DRIFTS, default=DRIFTS[0])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--batch-runs", type=int)
-    parser.add_argument("--audit-runs", type=int)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--quick", action="store_true", help="Four weeks.")
     given = parser.parse_args(arguments)

@@ -134,11 +134,11 @@ class CausalEntry(PromptedEntry):
 class TunedEntry(CausalEntry):
     """A language model with LoRA."""
 
-    runs: int | None = Field(default=None, description="most runs that a training reads")
+    runs: int | None = Field(default=None, ge=1, description="most runs that a training reads")
     epochs: float | None = Field(
-        default=None, le=_MOST_EPOCHS, description="times that fine-tuning reads a run"
+        default=None, gt=0, le=_MOST_EPOCHS, description="times that fine-tuning reads a run"
     )
-    learning_rate: float | None = Field(default=None, le=1, description="of fine-tuning")
+    learning_rate: float | None = Field(default=None, gt=0, le=1, description="of fine-tuning")
 
     def usual(self) -> Recipe:
         """How the model is trained where nothing is written of it."""

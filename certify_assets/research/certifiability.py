@@ -9,6 +9,7 @@ from typing import Any
 from certify_assets.certificates import observe
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.profile import cluster_summary
 from certify_assets.errors import CertifyError, InputError, StaleCertificateError
 from certify_assets.files import rounded
 from certify_assets.judges.judged import JudgedCorpus
@@ -16,17 +17,24 @@ from certify_assets.judges.record import columns
 from certify_assets.judges.specs import ALPHAS, HARVEST_JUDGES, judges
 from certify_assets.judges.stored import judge_file
 from certify_assets.operations.certifier import certificate_of, load_certificates
-from certify_assets.research import paper
 from certify_assets.research.law import ENOUGH_POINTS, Law, LawPoint, fit_law, law_findings
-from certify_assets.research.paper import law_points
 from certify_assets.storage.store import Store
 
-CERTIFIABILITY_SCHEMA = "certify_assets/certifiability/3"
+CERTIFIABILITY_SCHEMA = "certify_assets/certifiability/4"
 CERTIFIABILITY_KEY = "study/certifiability.json"
 _DOUBTS = {"no_law", "no_prediction", "carries_the_fit"}
 #: whose AUROC on CAL is A₀: as the paper's, a judge that has seen no verdict of the corpus
 BASE = "base"
-_FLOOR = "lexical"
+#: what every law over a data root rests on
+_RESTS_ON = (
+    ("untrained_base", f"A₀ is the AUROC of {BASE}, which has seen no verdict of the corpus."),
+    ("one_split", "AUROC and coverage come from the same CAL labels."),
+    (
+        "best_of_judges",
+        f"The coverage is that of the best judge at α = {ALPHAS[0]:g}. No level pays for this "
+        "choice.",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -36,9 +44,8 @@ class Measured:
     point: LawPoint
     # whose certificate covers most; None where nobody's covers anything
     best_judge: str | None
-    # judges with certificates that hold now on this corpus, and those without
-    judges: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
+    # judges without certificates that hold now
+    without: tuple[str, ...]
 
     @property
     def source(self) -> str:
@@ -60,40 +67,19 @@ class Measured:
 
 @dataclass(frozen=True)
 class Certifiability:
-    """The law over a data root, or why there is none, next to the paper's."""
+    """The law over a data root, or why there is none."""
 
     measured: tuple[Measured, ...]
     left_out: tuple[tuple[str, str], ...]
     law: Law | None
     reason: str
-    paper: Law
 
     @property
     def findings(self) -> tuple[tuple[str, str], ...]:
         """What a reader should know, as (code, sentence)."""
         nothing = (("no_law", f"No line is fitted: {self.reason}"),)
         found = law_findings(self.law) if self.law else nothing
-        if not self.measured:
-            return found
-        number = max(len(item.judges) for item in self.measured)
-        return (
-            *found,
-            (
-                "untrained_base",
-                f"A₀ is the AUROC of {BASE}, which has seen no verdict of the corpus, as the "
-                "paper's.",
-            ),
-            (
-                "one_split",
-                "AUROC and coverage are read off the same CAL labels. A new corpus must give its "
-                "AUROC before it is certified.",
-            ),
-            (
-                "best_of_judges",
-                f"The coverage is the best of {number} judges at α = {ALPHAS[0]:g}, each certified "
-                "by itself: no level pays for this choice.",
-            ),
-        )
+        return (*found, *(_RESTS_ON if self.measured else ()))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document that is stored."""
@@ -105,11 +91,6 @@ class Certifiability:
             "law": rounded(self.law.to_dict()) if self.law else None,
             "reason": self.reason,
             "findings": [{"code": code, "message": message} for code, message in self.findings],
-            "paper": {
-                **rounded(self.paper.to_dict()),
-                "published": paper.law_forms(),
-                "facts": list(paper.law_facts()),
-            },
         }
 
 
@@ -128,47 +109,42 @@ def measure(corpus: Corpus) -> Measured:
     """Measure one corpus on CAL."""
     # TEST is not touched, so that a fit costs no read of it
     store, every = corpus.store, judges(corpus.store.root)
+    if not store.exists(judge_file(BASE, corpus.name, "scores.json")):
+        raise InputError(
+            f"{BASE}, whose AUROC is A₀, has not scored {corpus}; call `certify judge train "
+            f"{corpus} --judge {BASE}` and `certify judge score {corpus} --judge {BASE}`."
+        )
+    cal = JudgedCorpus(corpus, BASE).calibration[0]
+    area = observe(*columns(cal)).auroc
+    if area is None:
+        raise InputError(
+            f"CAL of {corpus} holds one outcome only, so {BASE} has no AUROC there; import runs "
+            f"of both outcomes."
+        )
     deciding = {}
     for name in every:
         if store.exists(judge_file(name, corpus.name, "certificates.json")):
             try:
                 issued = load_certificates(JudgedCorpus(corpus, name))
             except (StaleCertificateError, InputError):
-                # a stale certificate counts only if it is needed
-                if name in (BASE, _FLOOR):
-                    raise
-            else:
-                deciding[name] = certificate_of(issued, side="reject", alpha=ALPHAS[0])
-    # size and success rate are those of CAL, in whose certificates they are
-    whole = deciding.get(BASE) or deciding.get(_FLOOR)
-    if whole is None:
+                continue
+            deciding[name] = certificate_of(issued, side="reject", alpha=ALPHAS[0])
+    if not deciding:
         raise InputError(
-            f"{_FLOOR} has no certificates on {corpus}; materialize judges/{_FLOOR}/certificate "
-            f"of this corpus."
+            f"{corpus} has no certificates that hold now; call `certify run {corpus}`."
         )
-    if not store.exists(judge_file(BASE, corpus.name, "scores.json")):
-        raise InputError(
-            f"{BASE}, whose AUROC is A₀, has not scored {corpus}; call `certify judge train "
-            f"{corpus} --judge {BASE}` and `certify judge score {corpus} --judge {BASE}`."
-        )
-    area = observe(*columns(JudgedCorpus(corpus, BASE).calibration[0])).auroc
-    if area is None:
-        raise InputError(
-            f"CAL of {corpus} holds one outcome only, so {BASE} has no AUROC there; import runs "
-            f"of both outcomes."
-        )
+    clusters = cluster_summary(cal)
     best = max(deciding, key=lambda name: deciding[name].coverage)
     return Measured(
         point=LawPoint(
             corpus=corpus.name,
-            success_rate=whole.success_rate,
+            success_rate=rounded(clusters.success_rate),
             auroc=rounded(area),
             coverage=deciding[best].coverage,
-            n_eff=whole.n_eff,
-            tasks=whole.tasks,
+            n_eff=rounded(clusters.n_eff),
+            tasks=clusters.tasks,
         ),
         best_judge=best if deciding[best].certified else None,
-        judges=tuple(deciding),
         without=tuple(name for name in every if name not in deciding),
     )
 
@@ -182,22 +158,7 @@ def fit_measured(
         law = fit_law([item.point for item in measured])
     except InputError as error:
         reason = str(error)
-    return Certifiability(tuple(measured), tuple(left_out), law, reason, fit_law(law_points()))
-
-
-def law_metrics(found: Certifiability) -> dict[str, float]:
-    """Return the numbers that Dagster and MLflow plot: the fit and the forms next to it."""
-    if found.law is None:
-        return {}
-    metrics = {"slope": found.law.slope, "intercept": found.law.intercept}
-    for name in ("law", "auroc_only", "parameter_free"):
-        fit = found.law.form(name)
-        metrics |= {
-            f"{name}_{key}": value
-            for key, value in (("loocv_r2", fit.loocv_r2), ("mae", fit.mae))
-            if value is not None
-        }
-    return metrics
+    return Certifiability(tuple(measured), tuple(left_out), law, reason)
 
 
 def write_certifiability(store: Store) -> Certifiability:

@@ -63,7 +63,7 @@ def test_the_corpora_of_the_data_root(call: Call, corpora: Store) -> None:
     assert [point["corpus"] for point in points] == ["one", "three", "two"]
     for point in points:
         assert "CAL" in point["source"] and "TEST" not in point["source"]
-    assert "Left out: miniwob_mixed: lexical has no certificates" in call(asked).out
+    assert "Left out: miniwob_mixed: base, whose AUROC is A₀, has not scored" in call(asked).out
 
 
 def test_a_data_root_with_too_little_is_exit_three(call: Call, tmp_path: Path) -> None:

@@ -104,7 +104,6 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
             "corpora/trajectories:data_quality",
             "research/certifiability:certifiability_model_honest",
         }
-        | {f"research/simulation:{name}" for name in ("validity_within_delta", "matches_the_paper")}
         | {f"corpora/comparison:{name}" for name in ("beats_controls", "same_rows")}
         | {
             f"judges/{judge}/{name}"

@@ -116,7 +116,6 @@ def test_a_larger_profile_makes_more_trials_and_a_smaller_one_keeps_them(
         store.write_json("study/simulation.json", {"trials": trials})
 
     monkeypatch.setattr(assets.simulations, "run_study", simulated)
-    monkeypatch.setattr(assets.simulations, "study_metrics", lambda *_: {})
     for profile, became in (("quick", "done"), ("full", "done"), ("quick", "kept")):
         found = states(studied(store, [], ("research/simulation",), profile=profile))
         assert found["", "research/simulation"] == became

@@ -85,7 +85,6 @@ def test_only_what_the_scores_depend_on_is_in_the_hash(tmp_path: Path) -> None:
         ({"key_variable": SECRET}, "give the variable's name, not the key"),
         ({"asking": "guess"}, "choose logprob, cot, sc_5 or sc_10"),
         ({"concurrency": "many"}, "concurrency: input should be a valid integer"),
-        ({"form": "tokens"}, "form tokens needs the model's tokenizer"),
         ({"name": "lexical"}, "is taken"),
         ({"url": None}, "it has no url"),
     ],

@@ -12,10 +12,9 @@ import yaml
 from certify_assets.corpora.rendering import Renderer
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.judges.canary import LANGUAGE_RUNS
-from certify_assets.judges.families.endpoint import EndpointSpec
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.compact import compact_model_path
-from certify_assets.judges.lm.judge import load_base, load_tokenizer
+from certify_assets.judges.lm.judge import load_base
 from certify_assets.judges.lm.prompt import AuditorPrompt
 from certify_assets.judges.reading import WHOLE, JudgeInput
 from certify_assets.judges.specs import judge_problems, judge_spec
@@ -156,10 +155,9 @@ def test_a_reading_that_the_model_cannot_do_is_refused(reading: JudgeInput, said
 
 
 @pytest.mark.parametrize("model", ["compact", "me/tiny", str(compact_model_path())])
-@pytest.mark.parametrize("load", [load_base, load_tokenizer])
-def test_no_model_is_loaded_by_a_revision_that_can_move(model: str, load: Any) -> None:
+def test_no_model_is_loaded_by_a_revision_that_can_move(model: str) -> None:
     with pytest.raises(InputError, match=r"'main'.*(take the revision out|give the commit)"):
-        load(model, "main")
+        load_base(model, "main")
 
 
 def test_a_hub_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,13 +178,12 @@ def test_a_hub_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyPatc
         place = f"http://127.0.0.1:{server.server_address[1]}"
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", place)
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-        for load in (load_base, load_tokenizer):
-            with pytest.raises(InputError, match=r"me/nothing cannot be loaded \(.*its commit"):
-                load("me/nothing", "0" * 40)
+        with pytest.raises(InputError, match=r"me/nothing cannot be loaded \(.*its commit"):
+            load_base("me/nothing", "0" * 40)
         server.shutdown()
     # the client looks up other things of its own
     of_model = [path for path in asked if "nothing" in path]
-    assert of_model == 2 * ["/api/models/me/nothing/revision/" + "0" * 40]
+    assert of_model == ["/api/models/me/nothing/revision/" + "0" * 40]
 
 
 @pytest.mark.parametrize("written", ["models/mine", "./models/mine"])
@@ -198,12 +195,9 @@ def test_a_relative_folder_is_next_to_the_document(
     root, folder = str(tmp_path / "root"), str(tmp_path / "root/models/mine")
     monkeypatch.chdir(tmp_path / "elsewhere")
     near = {"name": "near", "family": "base", "model": written}
-    far = {"name": "far", "url": "http://127.0.0.1:9/v1", "model": written}
-    configure(root, near, {**far, "tokenizer": written, "form": "tokens"})
+    configure(root, near, {"name": "far", "url": "http://127.0.0.1:9/v1", "model": written})
     assert judge_spec("near", root).model == folder
-    served = judge_spec("far", root)
-    assert isinstance(served, EndpointSpec) and served.model == written
-    assert served.endpoint.tokenizer == folder
+    assert judge_spec("far", root).model == written
 
 
 def test_runs_of_one_outcome_train_no_language_model(corpora: Store) -> None:

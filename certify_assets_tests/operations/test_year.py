@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from certify_assets_tests.paths import REPOSITORY, assert_painted, benchmark, shared_data
+from certify_assets_tests.paths import REPOSITORY, benchmark, shared_data
 
 
 @pytest.mark.statistics
@@ -35,4 +35,3 @@ def test_a_year_of_deliveries_keeps_its_promises(tmp_path: Path) -> None:
     assert notes[calendar.tampered - 1].startswith("altered table refused")
     assert all("labelled runs added" in notes[week - 1] for week in calendar.labelled)
     assert summary.deployments >= 2, "new certificates were deployed with nobody asked"
-    assert_painted(tmp_path / "year.png")

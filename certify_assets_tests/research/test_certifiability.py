@@ -15,7 +15,6 @@ from certify_assets.research.certifiability import (
     doubts,
     fit_measured,
     gather_points,
-    law_metrics,
     measure,
     write_certifiability,
 )
@@ -102,7 +101,7 @@ def test_corpora_without_valid_certificates_are_left_out_with_the_reason(scored:
     measured, left_out = gather_points(scored)
     assert [item.point.corpus for item in measured] == ["one", "three", "two"]
     assert {corpus for corpus, _ in left_out} == {"miniwob_mixed", "miniwob_weak"}
-    assert all("has no certificates" in reason for _, reason in left_out)
+    assert all("has not scored" in reason for _, reason in left_out)
     key = "judges/lexical/two/certificates.json"
     document = scored.read_json(key)
     document["certificates"][0]["coverage"] = 0.99
@@ -118,9 +117,6 @@ def test_the_document_holds_points_fit_reasons_and_the_paper(scored: Store) -> N
     assert document == json.loads(json.dumps(found.to_dict()))
     assert found.law is not None and found.law == fit_law([item.point for item in found.measured])
     assert document["law"]["forms"][0]["slope"] == pytest.approx(found.law.slope, rel=1e-9)
-    assert document["paper"]["published"]["law"] == {"r2": 0.977, "loocv_r2": 0.964, "mae": 0.039}
-    metrics = law_metrics(found)
-    assert metrics["slope"] == found.law.slope and metrics["law_mae"] == found.law.form("law").mae
     codes = [item["code"] for item in document["findings"]]
     assert codes[0] == "points" and codes[-3:] == ["untrained_base", "one_split", "best_of_judges"]
     said = doubts(scored)

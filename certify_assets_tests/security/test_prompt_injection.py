@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from certify_assets.corpora.rendering import Renderer
 from certify_assets.corpora.trajectory import Step
-from certify_assets.judges.endpoint.questions import ChatPrompt, CompletionPrompt, TokenPrompt
+from certify_assets.judges.endpoint.questions import ChatPrompt, CompletionPrompt
 from certify_assets.judges.endpoint.settings import auditor_prompt
 from certify_assets.judges.families.lexical import LexicalJudge
 from certify_assets.judges.lm.prompt import AuditorPrompt, PromptEncoder
@@ -75,7 +75,6 @@ def test_any_mixture_stays_behind_its_fence_in_every_prompt(
     ids = encoder.encode_text(text).ids
     body = ids[len(encoder.prefix_ids) : len(ids) - len(encoder.suffix_ids)]
     assert not controls(encoder) & set(body)
-    assert list(ids) == TokenPrompt(encoder).render(text)
     for mode in ("logprob", "cot", "vote"):
         auditor = auditor_prompt(mode)
         _assert_chat(ChatPrompt(auditor).render(text), auditor)
@@ -105,9 +104,9 @@ def _assert_inside(run: str, auditor: AuditorPrompt) -> None:
 
 @pytest.fixture(scope="module")
 def compact() -> PromptEncoder:
-    from certify_assets.judges.lm.judge import load_tokenizer
+    from certify_assets.judges.lm.judge import load_base
 
-    return PromptEncoder(load_tokenizer("compact", None), budget_tokens=768)
+    return load_base("compact")[1]
 
 
 @pytest.mark.parametrize("kind", INJECTIONS)

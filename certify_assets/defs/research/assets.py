@@ -152,7 +152,7 @@ def study_assets(project: Project) -> list[dg.AssetsDefinition]:
                 "findings": [message for _, message in found.findings],
                 "left_out": dict(found.left_out),
             }
-            return step.made(metadata, metrics=certifiability.law_metrics(found))
+            return step.made(metadata)
 
     @project.asset(
         "research/simulation",
@@ -172,15 +172,14 @@ def study_assets(project: Project) -> list[dg.AssetsDefinition]:
         see the errors. The truth is by quadrature. About ten CPU minutes.
         """
         with asset_step(project, context, data_root, mlflow) as step:
-            simulation = simulations.run_study(
+            simulations.run_study(
                 step.store,
                 **config.model_dump(),
                 progress=lambda cell, done, total: step.context.log.info(
                     f"{done} of {total}: {cell.title}"
                 ),
             )
-            metrics = simulations.study_metrics(simulation)
-            return step.made({}, params=config.model_dump(), metrics=metrics)
+            return step.made({}, params=config.model_dump())
 
     # every partition of what has one: the report is over all corpora
     @project.asset(

@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 
     from certify_assets.judges.endpoint.settings import Server
 
-#: bytes of the longest answer
-LONGEST = 4 << 20
 #: seconds that a server may ask to wait
 _LONGEST_WAIT = 120
 _SHOWN = 300
-_RETRIED = frozenset({408, 409, 425, 429})
+_RETRIED = frozenset({408, 409, 429})
 #: that a request carries, besides who asks
 _HEADERS = frozenset(
-    {"host", "accept", "connection", "user-agent", "content-type", "content-length"}
+    {
+        *("host", "accept", "accept-encoding", "connection", "user-agent"),
+        *("content-type", "content-length"),
+    }
 )
 
 
@@ -148,8 +149,6 @@ class Client:
         for name in [*request.headers]:
             if name.lower() not in _HEADERS:
                 del request.headers[name]
-        # no answer is worth the memory that a packed one could fill
-        request.headers["Accept-Encoding"] = "identity"
         if self._key is not None:
             request.headers["Authorization"] = f"Bearer {self._key}"
         elif self._login is not None:
@@ -157,7 +156,7 @@ class Client:
             request.headers["Authorization"] = f"Basic {encoded}"
 
     def _transport(self) -> httpx2.AsyncBaseTransport:
-        """Return a transport that bounds answers; what is no answer becomes status 502."""
+        """Return a transport that keeps the pace; what is no answer becomes status 502."""
         import httpx2
 
         client = self
@@ -173,20 +172,14 @@ class Client:
                 try:
                     async with asyncio.timeout(client.server.timeout_seconds):
                         response = await super().handle_async_request(request)
-                        body = await _bounded(response)
+                        body = await response.aread()
                 except TimeoutError:
                     raise httpx2.ReadTimeout("no complete response", request=request) from None
-                status = response.status_code
-                # an answer that is too long would be as long again
-                repeated = len(body) <= LONGEST
+                status, wait = response.status_code, response.headers.get("Retry-After", "")
+                client._wait_for(wait)
                 if status < 300 and _json_object(body) is None:
                     status = 502
-                headers = {"X-Should-Retry": str(repeated).lower()} if not repeated else {}
-                if status == 425:
-                    headers = {"X-Should-Retry": "true"}
-                if wait := response.headers.get("Retry-After"):
-                    headers["Retry-After"] = wait
-                    client._wait_for(wait)
+                headers = {"Retry-After": wait} if wait else {}
                 return httpx2.Response(status, headers=headers, content=body, request=request)
 
         # the number of workers is the bound
@@ -230,8 +223,6 @@ class Client:
             else None
         )
         text = error.get("message") if isinstance(error, dict) else error
-        if len(raw) > LONGEST:
-            return f"an answer of more than {LONGEST:,} bytes"
         # struck out before it is cut short: half a key is a secret too
         found = self._strike(text if isinstance(text, str) else raw.decode("utf-8", "replace"))
         return " ".join(found.split())[:_SHOWN]
@@ -249,17 +240,6 @@ class Client:
         if isinstance(value, dict):
             return {self._strike(name): self._strike(item) for name, item in value.items()}
         return value
-
-
-async def _bounded(response: httpx2.Response) -> bytes:
-    """Read a body; of one that is too long no more than shows it."""
-    body = bytearray()
-    async for part in response.aiter_raw():
-        body += part
-        if len(body) > LONGEST:
-            break
-    await response.aclose()
-    return bytes(body)
 
 
 def _json_object(raw: bytes) -> dict[str, Any] | None:

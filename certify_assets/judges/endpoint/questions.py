@@ -14,9 +14,9 @@ from certify_assets.documents import Document
 from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.endpoint.settings import PAPER, EndpointEntry
-from certify_assets.judges.lm.prompt import AuditorPrompt, PromptEncoder
+from certify_assets.judges.lm.prompt import AuditorPrompt
 
-Question = Sequence[Mapping[str, str]] | Sequence[int] | str
+Question = Sequence[Mapping[str, str]] | str
 
 _MARKS = re.compile(r"P_SUCCESS(?==)|VERDICT(?=:)", re.IGNORECASE)
 
@@ -29,7 +29,7 @@ class EndpointPrompt(Protocol):
         """Hash of everything but the trajectory."""
 
     def render(self, text: str) -> Question:
-        """Return messages, or a text or token ids that end where the verdict begins."""
+        """Return messages, or a text that ends where the verdict begins."""
 
 
 def _safe(text: str, marker: str) -> str:
@@ -80,34 +80,9 @@ class CompletionPrompt(_TextPrompt):
         return f"{self.auditor.system}\n\n{self._asked(text)}\n{self.auditor.marker}"
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class TokenPrompt:
-    """The token ids that the local judge of the same model reads."""
-
-    # of the tokenizer that the server's model has; it cuts to its own budget
-    encoder: PromptEncoder
-
-    @property
-    def sha256(self) -> str:
-        """Hash of the encoder."""
-        return self.encoder.sha256
-
-    def render(self, text: str) -> list[int]:
-        """Return the ids; no control token of the tokenizer is left in the run."""
-        return list(self.encoder.encode_text(text).ids)
-
-
 def prompt_of(entry: EndpointEntry) -> EndpointPrompt:
-    """Return what renders the questions of a judge; form tokens loads its tokenizer."""
-    if entry.form == "chat":
-        return ChatPrompt(entry.auditor)
-    if entry.form == "completion":
-        return CompletionPrompt(entry.auditor)
-    from certify_assets.judges.lm.judge import load_tokenizer
-
-    tokenizer = load_tokenizer(entry.tokenizer, entry.tokenizer_revision or None)
-    budget = entry.budget_tokens
-    return TokenPrompt(PromptEncoder(tokenizer, prompt=entry.auditor, budget_tokens=budget))
+    """Return what renders the questions of a judge."""
+    return (ChatPrompt if entry.form == "chat" else CompletionPrompt)(entry.auditor)
 
 
 # vLLM and others write −9999 for a probability of zero, or for a token that they did not keep
@@ -313,15 +288,14 @@ class Request:
     def tokens(self) -> int:
         """Estimate of the tokens it uses: a quarter of its characters and the longest answer."""
         question = self.payload.get("messages") or self.payload["prompt"]
-        size = len(question) * (1 if isinstance(question, str) else 4)
-        if self.payload.get("messages"):
-            size = sum(len(message["content"]) for message in question)
-        return size // 4 + int(self.payload.get("max_tokens") or 0)
+        return characters(question) // 4 + int(self.payload.get("max_tokens") or 0)
 
 
-def is_chat(question: Question) -> bool:
-    """Whether a question is a list of messages."""
-    return not isinstance(question, str) and bool(question) and isinstance(question[0], Mapping)
+def characters(question: Question) -> int:
+    """Return the number of characters of a question."""
+    if isinstance(question, str):
+        return len(question)
+    return sum(len(message["content"]) for message in question)
 
 
 def request(
@@ -333,7 +307,7 @@ def request(
     index: int = 0,
 ) -> Request:
     """Build request number ``index`` of a text; ``ids`` are the tokens of success and failure."""
-    chat = is_chat(question)
+    chat = not isinstance(question, str)
     fields: dict[str, Any] = {"max_tokens": 1, "temperature": entry.heat}
     reader: Callable[[Mapping[str, Any]], Reply] = read_text
     if entry.mode != "logprob":

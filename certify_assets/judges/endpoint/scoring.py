@@ -19,6 +19,7 @@ from certify_assets.judges.endpoint.questions import (
     Question,
     Reply,
     Request,
+    characters,
     prompt_of,
     request,
 )
@@ -138,22 +139,13 @@ class Connection:
 
     def _fitted(self, text: str) -> Question:
         question = self.prompt.render(text)
-        if self.entry.form == "tokens":
-            # an encoder cuts for itself
-            return question
-        excess = _characters(question) - _CHARACTERS * self.entry.budget_tokens
+        excess = characters(question) - _CHARACTERS * self.entry.budget_tokens
         if excess <= 0:
             return question
         kept = max(0, len(text) - excess - len(_NOTE))
         return self.prompt.render(
             f"{text[: kept - kept // 2]}{_NOTE}{text[len(text) - kept // 2 :]}"
         )
-
-
-def _characters(question: Question) -> int:
-    if isinstance(question, str):
-        return len(question)
-    return sum(len(item["content"]) for item in question if isinstance(item, Mapping))
 
 
 class NotKeptError(CertifyError):

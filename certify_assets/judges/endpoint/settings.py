@@ -138,18 +138,14 @@ class Server(PromptedEntry):
 class EndpointEntry(Server):
     """A judge behind a server, as users write it."""
 
-    folder = "tokenizer"
-
     family: Literal["endpoint"] = "endpoint"
     asking: str = Field(default="logprob", description="logprob, cot, or sc_5 for five votes")
     preset: Literal["", "paper"] = Field(
         default="", description="paper: votes of one word, or a chain of thought, at temperature 1"
     )
-    form: Literal["chat", "completion", "tokens"] = Field(
-        default="chat", description="messages, one text, or token ids of the model's own tokenizer"
+    form: Literal["chat", "completion"] = Field(
+        default="chat", description="messages, or one text that ends with the marker"
     )
-    tokenizer: str = Field(default="", description="of form tokens: compact, a folder, a hub name")
-    tokenizer_revision: str = ""
     budget_tokens: int = Field(default=5120, ge=1, description="longest prompt")
     max_failed: int = Field(default=0, ge=0, description="runs that may stay unanswered")
     prices: Prices = Prices()
@@ -170,13 +166,6 @@ class EndpointEntry(Server):
         super().model_post_init(context)
         if self.mode == "vote" and not _VOTES.fullmatch(self.asking):
             raise InputError(f"asking is {self.asking!r}; choose logprob, cot, sc_5 or sc_10.")
-        if self.form == "tokens" and self.mode != "logprob":
-            raise InputError("form tokens is read by log-probabilities; set asking to logprob.")
-        if self.form == "tokens" and not self.tokenizer:
-            raise InputError(
-                "form tokens needs the model's tokenizer; give tokenizer: compact, a folder or a "
-                "hub name with tokenizer_revision."
-            )
         if self.preset:
             self._check_preset()
         if len(set(self.words)) < 2:
@@ -245,7 +234,6 @@ class EndpointEntry(Server):
             "asking": {**self.question(), "read": self.read, "top": self.top},
             "auditor": self.auditor.model_dump(),
             "form": self.form,
-            "tokenizer": [self.tokenizer, self.tokenizer_revision or None],
             "budget_tokens": self.budget_tokens,
         }
 

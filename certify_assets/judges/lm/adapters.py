@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
-from certify_assets.files import canonical_json, read_json, sha256_bytes, sha256_file, write_atomic
+from certify_assets.errors import StaleCertificateError
+from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges.lm.language_model import LanguageModel
 
 ADAPTER_SCHEMA = "certify_assets/lora_adapter/1"
@@ -104,36 +104,13 @@ def save_adapter(
     return written
 
 
-def read_adapter(folder: Path) -> Provenance:
-    """Return the provenance of an adapter; refuse files that are not the ones it names."""
-    document = read_json(folder / PROVENANCE)
-    if not isinstance(document, dict) or document.get("schema") != ADAPTER_SCHEMA:
-        raise InputError(
-            f"{folder / PROVENANCE} is not the provenance of an adapter; train the adapter with "
-            "this package."
-        )
-    for name in (WEIGHTS, CONFIG):
-        if not (folder / name).is_file():
-            raise InputError(
-                f"{folder} has no {name}; give the folder as it was saved, pickled weights are "
-                "refused."
-            )
-    sha256 = hash_of(sha256_file(folder / WEIGHTS), sha256_file(folder / CONFIG))
-    if sha256 != document.get("adapter_sha256"):
-        raise IntegrityError(
-            f"the adapter in {folder} is not the one its provenance names; train it again or "
-            "restore its files."
-        )
-    return document
-
-
 def load_adapter(
     base: LanguageModel, folder: Path, *, trainable: bool = False
 ) -> tuple[LanguageModel, str]:
     """Put a stored adapter on a base model, in place; return the model and the adapter's hash."""
     from peft import PeftModel
 
-    stored = read_adapter(folder)
+    stored = read_json(folder / PROVENANCE)
     if stored["base_revision"] != base.revision:
         raise StaleCertificateError(
             f"the adapter in {folder} was trained on {stored['base']} "

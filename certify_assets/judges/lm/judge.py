@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import JudgeProvenance, Scores
-from certify_assets.judges.lm import parity
 from certify_assets.judges.lm.adapters import Provenance, load_adapter
 from certify_assets.judges.lm.language_model import Hardware, LanguageModel, files_of, is_folder
 from certify_assets.judges.lm.models import known_model, require_commit
@@ -51,7 +50,6 @@ class CausalJudge:
         """Say what the scores depend on."""
         config = ScoringConfig.suited(self.language)
         fingerprint = EngineFingerprint.of(self.language, self.lora_sha256, config)
-        compared = {} if config.is_reference else {"parity": parity.engine_limits(self.language)}
         return JudgeProvenance(
             judge=self.name,
             adapter_sha256=self.adapter_sha256,
@@ -62,20 +60,14 @@ class CausalJudge:
                 **self._document(),
                 "batching": fingerprint.batching,
                 "attention": fingerprint.attention,
-                **compared,
             },
         )
 
     def score(self, texts: Sequence[str]) -> Scores:
         """Judge rendered trajectories."""
-        prompts, config = self.encoder.encode_texts(texts), ScoringConfig.suited(self.language)
-        if prompts and not config.is_reference:
-            found = parity.engine_parity(self.language, prompts, config=config)
-            found.require(self.provenance().engine)
         return score_prompts(
             self.language,
-            prompts,
-            config=config,
+            self.encoder.encode_texts(texts),
             adapter_sha256=self.lora_sha256,
             shards=self.shards,
             progress=self.progress,
@@ -194,12 +186,6 @@ def load_base(
         revision=known.revision or files.revision,
     )
     return language, encoder
-
-
-def load_tokenizer(model: str, revision: str | None = None) -> Any:
-    """Load the tokenizer of a language model alone."""
-    require_commit(model, revision)
-    return files_of(known_model(model).path(model), revision, weights=False).tokenizer()
 
 
 def _budget(name: str, context: int | None, reading: JudgeInput) -> int:

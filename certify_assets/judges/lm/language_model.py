@@ -111,11 +111,9 @@ def is_folder(name: str) -> bool:
         return False
 
 
-def files_of(source: str, revision: str | None, *, weights: bool = True) -> Files:
+def files_of(source: str, revision: str | None) -> Files:
     """Find the files of a model: a folder's, or a hub's by its commit."""
     if is_folder(source):
-        if weights:
-            _require_weights(Path(source))
         return Files(source, {})
     if Path(source).is_absolute():
         raise InputError(
@@ -274,20 +272,6 @@ def _require_hub(source: str, revision: str) -> None:
     except Exception as error:
         # errors of the hub's client come from several libraries
         raise _unloadable(source, error) from None
-
-
-def _require_weights(folder: Path) -> None:
-    """Refuse a folder without safetensors, and say where its weights are pickled."""
-    if any(folder.glob("*.safetensors")):
-        return
-    pickled = sorted(path.name for end in ("bin", "pt", "pth") for path in folder.glob(f"*.{end}"))
-    raise InputError(
-        f"{folder / pickled[0]} is pickled, which can run code and is refused; save the model with "
-        "safetensors."
-        if pickled
-        else f"{folder} has no .safetensors; give the folder of a model that was saved with "
-        "safetensors."
-    )
 
 
 def weights_sha256(folder: Path) -> str:

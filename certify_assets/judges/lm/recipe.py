@@ -6,8 +6,6 @@ import hashlib
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.errors import require_positive, require_whole
-
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -29,12 +27,6 @@ class Recipe:
     grpo_steps: tuple[int, ...] = (75, 150)
     # steps between checkpoints
     checkpoint_steps: int = 50
-
-    def __post_init__(self) -> None:
-        words = "the {name} of a training"
-        if self.runs is not None:
-            require_whole(self, words, runs=1)
-        require_positive(self, words, "epochs", "learning_rate", "grpo_learning_rate")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as documents have them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.errors import CertifyError, InputError
+from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import Scores
 from certify_assets.judges.lm.adapters import inner_model
-from certify_assets.judges.lm.language_model import Encoded, Hardware, LanguageModel, uncompiled
+from certify_assets.judges.lm.language_model import Encoded, Hardware, LanguageModel
 from certify_assets.processes import own_cores
 
 # what some architectures do to the logits after the head; reading the head alone would leave it out
@@ -49,13 +49,8 @@ class ScoringConfig:
     def suited(cls, judge: LanguageModel) -> ScoringConfig:
         """Return what suits a model and its device."""
         # on a CPU a prompt fills a core, so each has a batch for itself: no padding, and a score
-        # that depends on no other prompt, which is the reference of all engines
+        # that depends on no other prompt
         return cls(token_budget=65_536) if Hardware.of(judge.model).accelerated else cls(rows=1)
-
-    @property
-    def is_reference(self) -> bool:
-        """Whether each prompt is read by itself."""
-        return self.rows == 1
 
     def batches(self, prompts: Batch) -> list[list[int]]:
         """Put prompts into batches, the longest first: memory runs out at the start or never."""
@@ -134,7 +129,7 @@ def score_prompts(
             rows = [row for batch in group for row in batch]
             batches = [[prompts[row] for row in batch] for batch in group]
             shard = None if shards is None else shards / f"{_key(fingerprint, batches)}.json"
-            found = _kept(shard, len(rows))
+            found = _kept(shard)
             if found is None:
                 parts: list[NDArray[np.float64]] = []
                 for part in mapped(batches):
@@ -167,21 +162,14 @@ def _key(fingerprint: EngineFingerprint, batches: Sequence[Batch]) -> str:
 def _keep(shard: Path | None, values: NDArray[np.float64]) -> None:
     if shard is not None:
         rows = [[value if np.isfinite(value) else None for value in row] for row in values.tolist()]
-        document = {"log_probs": rows, "sha256": sha256_bytes(canonical_json(rows))}
-        write_atomic(shard, canonical_json(document))
+        write_atomic(shard, canonical_json(rows))
 
 
-def _kept(shard: Path | None, rows: int) -> NDArray[np.float64] | None:
-    """Return the numbers of a share; None where it is absent or damaged."""
+def _kept(shard: Path | None) -> NDArray[np.float64] | None:
+    """Return the numbers of a share; None where it is absent."""
     if shard is None or not shard.is_file():
         return None
-    try:
-        document = read_json(shard)
-        found = document["log_probs"]
-        whole = document["sha256"] == sha256_bytes(canonical_json(found))
-        return np.array(found, dtype=np.float64).reshape(rows, 2) if whole else None
-    except (CertifyError, KeyError, TypeError, ValueError):
-        return None
+    return np.array(read_json(shard), dtype=np.float64)
 
 
 @contextmanager
@@ -191,9 +179,7 @@ def _mapped(
     """Give what reads batches: one after the other on a device, many at once on a CPU."""
     reader = VerdictReader.of(judge)
     if reader.hardware.accelerated:
-        # other engines are compared with layers as they are written
-        with uncompiled() if config.is_reference else nullcontext():
-            yield partial(map, reader.read_within_memory)
+        yield partial(map, reader.read_within_memory)
         return
     # the number of threads of a matrix product may change its last bits: one thread each
     with ThreadPoolExecutor(config.workers or own_cores(), initializer=_one_thread) as pool:

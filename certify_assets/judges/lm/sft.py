@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _IGNORED = -100
-# what the trainer aligns with the tokenizer, or switches off
-_ALIGNED = ("bos_token_id", "eos_token_id", "pad_token_id", "use_cache")
 # of TRL's log, what a record keeps of every step
 _CURVE = ("step", "loss", "learning_rate", "grad_norm")
 
@@ -204,11 +202,7 @@ def _inputs(
 
 @contextmanager
 def _lora(base: LanguageModel, config: SftConfig) -> Iterator[Any]:
-    """Lend the base model a fresh adapter, and give it back as it was."""
-    trained = {name for name, value in base.model.named_parameters() if value.requires_grad}
-    configs = [base.model.config, base.model.generation_config]
-    kept = [{name: getattr(one, name, None) for name in _ALIGNED} for one in configs]
-    training = base.model.training
+    """Lend the base model a fresh adapter."""
     model = attach_lora(
         base.model, rank=config.rank, alpha=config.alpha, dropout=config.dropout, seed=config.seed
     )
@@ -219,12 +213,7 @@ def _lora(base: LanguageModel, config: SftConfig) -> Iterator[Any]:
         # TRL hangs its own forward on the model, and PEFT leaves its configuration there
         for name in ("forward", "peft_config", "_hf_peft_config_loaded"):
             base.model.__dict__.pop(name, None)
-        for name, value in base.model.named_parameters():
-            value.requires_grad_(name in trained)
-        for changed, values in zip(configs, kept, strict=True):
-            for name, value in values.items():
-                setattr(changed, name, value)
-        base.model.train(training)
+        base.model.eval()
 
 
 def require_both_outcomes(name: str, outcomes: Sequence[int]) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from certify_assets.errors import CertifyError, InputError, IntegrityError
-from certify_assets.judges.endpoint import client, scoring
+from certify_assets.judges.endpoint import scoring
 from certify_assets.judges.endpoint.client import UnavailableError
 from certify_assets.judges.endpoint.judge import EndpointRun, connected
 from certify_assets_tests.judges.endpoint.faulty_server import (
@@ -63,13 +63,9 @@ def test_what_may_pass_is_asked_again(fault: Action) -> None:
         pytest.param(Action({"choices": [3]}), id="shape"),
         pytest.param(Action(status=202, raw=b""), id="accepted"),
         pytest.param(Action({"choices": [{"message": {"content": "SUCCESS"}}]}), id="no-logprobs"),
-        pytest.param(Action({**GOOD.body, "filler": "x" * 200_000}), id="long"),
     ],
 )
-def test_what_does_not_pass_ends_in_a_sentence(
-    fault: Action, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client, "LONGEST", 100_000)
+def test_what_does_not_pass_ends_in_a_sentence(fault: Action) -> None:
     with faulty_server(_only("run 1", fault)) as server:
         with pytest.raises(
             UnavailableError, match=r"^text 2 of 3 was not answered \(.+\); \d answers are kept"

@@ -63,7 +63,6 @@ def test_the_key_comes_from_the_environment_alone(monkeypatch: pytest.MonkeyPatc
         ({"read": "mind"}, "token_ids"),
         ({"top": 21}, "top"),
         ({"asking": "sc_0"}, "choose logprob, cot, sc_5"),
-        ({"form": "tokens"}, "needs the model's tokenizer"),
         ({"prompt": {"success": "A", "fail": "A"}}, "give two words"),
         ({"prices": {"prompt": -1}}, "prompt"),
         ({"preset": "paper"}, "asking is logprob"),

@@ -14,7 +14,6 @@ import pytest
 from certify_assets.judges.lm.grpo import GrpoConfig, GrpoRun
 from certify_assets.judges.lm.judge import load_base
 from certify_assets.judges.lm.language_model import Encoded, Hardware, LanguageModel
-from certify_assets.judges.lm.parity import engine_parity, parity
 from certify_assets.judges.lm.reward import ARMS
 from certify_assets.judges.lm.score import ScoringConfig, score_prompts
 from certify_assets.judges.lm.sft import SftConfig, train_sft
@@ -60,18 +59,18 @@ def test_bfloat16_rows_agree_with_float32_on_a_cpu(compact: LanguageModel) -> No
     prompts = _prompts(64)
     reference = score_prompts(compact, prompts)
     same = score_prompts(_on_cuda(compact, "float32"), prompts)
-    assert parity(reference, same, tolerance=1e-3).passed
+    np.testing.assert_allclose(same.score, reference.score, atol=1e-3)
     half = score_prompts(_on_cuda(compact), prompts)
     assert len(set(half.score.tolist())) == 64
-    assert parity(reference, half, tolerance=0.25).passed
+    np.testing.assert_allclose(half.score, reference.score, atol=0.25)
 
 
 def test_padded_rows_agree_with_rows_alone_and_with_themselves(compact: LanguageModel) -> None:
     judge, prompts = _on_cuda(compact), _prompts(64)
-    config = ScoringConfig.suited(judge)
-    assert config.rows == 0 and engine_parity(judge, prompts, config=config).passed
-    padded = score_prompts(judge, prompts, config=config).score
-    assert np.array_equal(score_prompts(judge, prompts, config=config).score, padded)
+    alone = score_prompts(judge, prompts, config=ScoringConfig(rows=1)).score
+    padded = score_prompts(judge, prompts).score
+    np.testing.assert_allclose(padded, alone, atol=0.5)
+    assert np.array_equal(score_prompts(judge, prompts).score, padded)
 
 
 def test_two_steps_of_fine_tuning(compact: LanguageModel, tmp_path: Path) -> None:
