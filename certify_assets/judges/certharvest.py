@@ -23,8 +23,7 @@ from certify_assets.certificates import (
     n_min,
 )
 from certify_assets.errors import InputError, LeakError
-from certify_assets.judges.reading import WHOLE
-from certify_assets.judges.record import columns, texts
+from certify_assets.judges.record import columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -224,27 +223,3 @@ def contamination(
         }
     counts = {"size": int(taken.sum()), "pool": len(pool), "unscored": int(np.isnan(scores).sum())}
     return {**counts, **found}
-
-
-def skew(pool: pd.DataFrame, taken: NDArray[np.bool_]) -> dict[str, float] | None:
-    """Say how far a harvest is from its pool: what the bound on wrong labels does not cover."""
-    if not taken.any():
-        return None
-    from scipy.stats import ks_2samp
-
-    tasks = pool.loc[taken, "task_id"].value_counts().to_numpy(np.float64)
-    lengths = np.array([len(text) for text in texts(pool, WHOLE.renderer)])
-    return {
-        "agents": _total_variation(pool["agent"], taken),
-        "tasks": _total_variation(pool["task_id"], taken),
-        "tasks_in_it": len(tasks),
-        "tasks_in_pool": int(pool["task_id"].nunique()),
-        "effective_tasks": float(tasks.sum() ** 2 / (tasks**2).sum()),
-        "length_distance": float(ks_2samp(lengths[taken], lengths, method="asymp").statistic),
-        "length_ratio": float(lengths[taken].mean() / lengths.mean()),
-    }
-
-
-def _total_variation(names: pd.Series[str], taken: NDArray[np.bool_]) -> float:
-    pool, part = names.value_counts(normalize=True), names[taken].value_counts(normalize=True)
-    return float(part.reindex(pool.index, fill_value=0.0).sub(pool).abs().sum() / 2)

@@ -53,6 +53,10 @@ class NamedEntry(Entry):
 
     name: str = Field(description="small letters, digits and '_', a letter first")
 
+    def specification(self) -> dict[str, Any]:
+        """Return the fields of the judge's specification."""
+        return {"name": self.name}
+
 
 class ReadingEntry(NamedEntry):
     """A judge that says how much of a run it reads."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,20 +37,6 @@ _SPENT, _UNLABELLED = "cal_half_a", "_unlabelled"
 _CAL_ALONE = ("cal",)
 
 
-class _Stage(NamedTuple):
-    """Folder of what a killed run leaves, and the document and field that say what was made."""
-
-    work: str
-    document: str
-    field: str
-
-
-_STAGES = {
-    "train": _Stage("training", "adapter.json", "adapter_sha256"),
-    "score": _Stage("shards", "scores.json", "scores_sha256"),
-}
-
-
 class StageFigures(TypedDict):
     """What training or scoring took."""
 
@@ -59,8 +45,6 @@ class StageFigures(TypedDict):
     rows: int
     # whether it took up what an earlier run left, so that its seconds are not all of it
     continued: bool
-    # of what it made
-    product_sha256: str
 
 
 class Timings(Document):
@@ -89,7 +73,7 @@ class JudgedCorpus(StoredJudge):
     def train(self, *, report: Report = silent) -> JudgeRecord:
         """Train the judge, choose among its candidates on CAL, store it and return its record."""
         # a folder of checkpoints is what a killed training left, or a finished one
-        with self._timed("train") as counted:
+        with self._timed("train", "training") as counted:
             # judges.yaml may change while it is trained
             record = self.family.train(replace(self, given=self.spec), report=report)
             self.store.write_json(self.key("adapter.json"), record.to_dict())
@@ -113,7 +97,7 @@ class JudgedCorpus(StoredJudge):
 
     def _scored(self, report: Report) -> pd.DataFrame:
         # shares of scores that an earlier run left cost nothing now
-        with self._timed("score") as counted:
+        with self._timed("score", "shards") as counted:
             with self.store.workplace(self.key("shards")):
                 table = self._score(report)
             counted(len(table))
@@ -219,32 +203,23 @@ class JudgedCorpus(StoredJudge):
         return found if current and found.scores_sha256 == current.scores_sha256 else None
 
     @contextmanager
-    def _timed(self, stage: str) -> Iterator[Callable[[int], None]]:
+    def _timed(self, stage: str, work: str) -> Iterator[Callable[[int], None]]:
         """Measure a stage, which says how many rows it took; one that fails stores no figures."""
+        # work: folder of what a killed run leaves
         rows: list[int] = []
-        continued = self.store.keeps_work(self.key(_STAGES[stage].work))
+        continued = self.store.keeps_work(self.key(work))
         cpu = time.process_time()
         yield rows.append
         figures: StageFigures = {
             "cpu_seconds": round(time.process_time() - cpu, 3),
             "rows": sum(rows),
             "continued": continued,
-            "product_sha256": self._made(stage),
         }
-        found = Timings(stages={**self._stored_timings, stage: figures})
+        found = Timings(stages={**self.timings, stage: figures})
         self.store.write_json(self.key("timings.json"), found.to_dict())
-
-    def _made(self, stage: str) -> str:
-        """Return the hash of what a stage made, as its document has it; empty without one."""
-        return str(self.read(_STAGES[stage].document).get(_STAGES[stage].field, ""))
-
-    @property
-    def _stored_timings(self) -> dict[str, StageFigures]:
-        found = self.read("timings.json")
-        return Timings.from_dict(found).stages if found else {}
 
     @property
     def timings(self) -> dict[str, StageFigures]:
-        """Figures of the stages whose product is the stored one, by stage."""
-        known = self._stored_timings.items()
-        return {name: one for name, one in known if one["product_sha256"] == self._made(name)}
+        """Figures of the last training and scoring, by stage."""
+        found = self.read("timings.json")
+        return Timings.from_dict(found).stages if found else {}

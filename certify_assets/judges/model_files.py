@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,9 +16,6 @@ from certify_assets.documents import Document
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import JudgeProvenance, KnowingJudge
-
-if TYPE_CHECKING:
-    pass
 
 
 class Fold(NamedTuple):
@@ -100,14 +97,7 @@ class FileJudge(ABC):
     @classmethod
     def load(cls, folder: Path, *, expected_sha256: str) -> Self:
         """Read a judge that `save` wrote; refuse another than the expected one."""
-        files = {}
-        for name in cls.FILES:
-            path = folder / name
-            if not path.is_file():
-                raise InputError(
-                    f"{path} does not exist; train the judge first or check the folder."
-                )
-            files[name] = path.read_bytes()
+        files = {name: (folder / name).read_bytes() for name in cls.FILES}
         found = _hash(files)
         if found != expected_sha256:
             raise IntegrityError(

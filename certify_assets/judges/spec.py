@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -32,8 +33,6 @@ class JudgeSpec(BaseModel):
     family: str
     # key prefix and group of its assets
     name: str
-    # one sentence for the asset page
-    summary: str
     seed: int = 42
     # language model that it reads: "compact", a folder, a hub name, or a server's name for it
     model: str = ""
@@ -59,6 +58,11 @@ class JudgeSpec(BaseModel):
     hosted: ClassVar[bool] = False
     #: whether it learns from SFT rows alone, so that it can be trained without some agents
     retrainable: ClassVar[bool] = False
+
+    @property
+    def summary(self) -> str:
+        """One sentence for lists and asset pages: what its class says of itself."""
+        return " ".join((inspect.getdoc(type(self)) or "").split())
 
     @property
     def kind(self) -> str:
@@ -144,7 +148,7 @@ class JudgeSpec(BaseModel):
     def registration(self) -> JsonObject:
         """Return what is registered before TEST is read; by default all that defines the judge."""
         # what it reads is the record's: see `StoredJudge.registration`
-        unsaid = {"name", "summary", "seed", "reading", *({} if self.recipe else {"recipe"})}
+        unsaid = {"name", "seed", "reading", *({} if self.recipe else {"recipe"})}
         return self.model_dump(mode="json", exclude=unsaid)
 
     def changed_since(self, then: Mapping[str, object]) -> str:

@@ -57,10 +57,8 @@ class Catalogued:
     judges: ClassVar[Sequence[JudgeSpec]] = ()
     #: settings of those that users add by their document; None where they can add none
     entry: ClassVar[type[NamedEntry] | None] = None
-
-    def configure(self, entry: Any) -> JudgeSpec:
-        """Return the judge that an entry of the user's document, of the class `entry`, says."""
-        raise NotImplementedError
+    #: what an entry of that class specifies
+    spec: ClassVar[type[JudgeSpec]] = JudgeSpec
 
 
 _Family = TypeVar("_Family", bound=Catalogued)
@@ -236,7 +234,7 @@ def _spec(entry: Mapping[str, Any], where: str) -> JudgeSpec:
     # a command may be started anywhere; documents of an object store have no folder next to them
     if isinstance(folder, str) and "://" not in where:
         entry = {**entry, family.entry.folder: placed(folder, Path(where).parent)}
-    return family.configure(validated(entry, family.entry))
+    return family.spec(**validated(entry, family.entry).specification())
 
 
 def judges_schema() -> dict[str, Any]:

@@ -23,7 +23,6 @@ from certify_assets.judges.certharvest import (
     certharvest,
     contamination,
     halves,
-    skew,
     training_set,
     withhold,
 )
@@ -153,7 +152,6 @@ class Loop:
         found = {
             **contamination(harvest, pool, self.withheld),
             "gate": harvest.gate.to_dict(),
-            "skew": skew(self.pool, harvest.taken),
         }
         row: Row = {"round": number, "harvest": found}
         if harvest.judge is None:

@@ -1,5 +1,4 @@
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,10 +36,3 @@ def test_a_score_table() -> None:
     assert judge_auroc(table) > 0.9
     with pytest.raises(StaleCertificateError, match="reads the texts of renderer"):
         score_table(judge, FRAME, Renderer(budget_chars=500))
-
-
-def test_the_auroc_of_a_table_leaves_out_what_is_unlabelled() -> None:
-    table = pd.DataFrame(
-        {"score": [1.0, 0.0, 5.0, np.nan], "outcome": pd.array([1, 0, None, 0], dtype="Int8")}
-    )
-    assert judge_auroc(table) == 1.0

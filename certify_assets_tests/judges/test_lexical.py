@@ -83,12 +83,6 @@ def test_the_adapter_hash_is_that_of_the_files(folder: Path) -> None:
         LexicalJudge.load(folder, expected_sha256="0" * 64)
 
 
-def test_a_missing_file_is_named(folder: Path) -> None:
-    (folder / "weights.safetensors").unlink()
-    with pytest.raises(InputError, match="does not exist; train the judge first"):
-        LexicalJudge.load(folder, expected_sha256=JUDGE.adapter_sha256)
-
-
 @pytest.mark.parametrize(
     ("texts", "outcomes", "words"),
     [

@@ -16,7 +16,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.compact import compact_model_path
 from certify_assets.judges.lm.judge import load_base
 from certify_assets.judges.lm.prompt import AuditorPrompt
-from certify_assets.judges.reading import WHOLE, JudgeInput
+from certify_assets.judges.reading import JudgeInput
 from certify_assets.judges.specs import judge_problems, judge_spec
 from certify_assets.operations.certifier import certify_judge, verify_stored
 from certify_assets.reports.judge_page import reading_facts
@@ -54,25 +54,6 @@ def test_a_configured_judge_reads_what_it_says(corpora: Store) -> None:
         _ = short(corpora).artifact
     configure(corpora.root, SHORT)
     short(corpora).require_scores()
-
-
-@pytest.mark.slow
-def test_what_was_trained_keeps_what_it_reads_until_it_is_trained_again(corpora: Store) -> None:
-    judge = judged(corpora, "one")
-    judge.train()
-    judge.score()
-    certify_judge(judge)
-    assert judged(corpora, "one").registration == judge.spec.registration()
-    more = judge.spec.model_copy(update={"reading": WHOLE})
-    newer = JudgedCorpus.of(judged(corpora, "one").corpus, more)
-    assert newer.reading == JudgeInput() and verify_stored(newer) == []
-    newer.train()
-    again = JudgedCorpus.of(judged(corpora, "one").corpus, more)
-    assert again.renderer == WHOLE.renderer
-    assert again.registration == {
-        "judge": more.registration(),
-        "reading": {"chars": None, "step_chars": None},
-    }
 
 
 @pytest.mark.parametrize(
@@ -121,21 +102,6 @@ def test_a_language_model_reads_its_own_prompt(tmp_path: Path) -> None:
     assert encoder.budget_tokens == 512 and language.verdicts == encoder.verdicts
     _, usual = load_base("compact")
     assert usual.budget_tokens == 768 and usual.sha256 != encoder.sha256
-
-
-def test_the_page_names_the_model_and_every_unusual_part_of_the_prompt(corpora: Store) -> None:
-    folder = compact_model_path()
-    prompt = {"system_role": "user", "opening": "HERE IS A RUN\n", "marker": "ANSWER:"}
-    entry = {"name": "mine", "family": "base", "model": str(folder), "tokens": 512}
-    configure(corpora.root, {**entry, "prompt": prompt})
-    mine = judged(corpora, "three", "mine")
-    record = mine.train()
-    facts = reading_facts(mine, record)
-    revision = record.detail("provenance")["settings"]["revision"]
-    assert len(revision) == 64 and facts["base model revision"] == revision
-    assert facts["base model"] == folder.name
-    assert facts["prompt, system_role"] == "user"
-    assert (facts["prompt, opening"], facts["prompt, marker"]) == ("HERE IS A RUN", "ANSWER:")
 
 
 @pytest.mark.parametrize(

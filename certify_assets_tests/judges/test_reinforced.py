@@ -9,7 +9,7 @@ import yaml
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.judges.families.grpo import GrpoSpec
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.lm.reward import ARMS, arm_of
+from certify_assets.judges.lm.reward import ARMS
 from certify_assets.judges.specs import JUDGES, judge_problems, judge_spec, judges, upstream
 from certify_assets.storage.store import Store
 from certify_assets_tests.arms_builders import CORPUS
@@ -42,26 +42,6 @@ def test_a_judge_takes_model_and_reading_from_its_start(tmp_path: Path) -> None:
     # the platform's, under another name
     assert own.registration() == JUDGES["grpo"].registration()
     assert own.reading == JUDGES["sft"].reading
-
-
-def test_rewards_steps_and_samples_are_configuration(tmp_path: Path) -> None:
-    changes: dict[str, Any] = {
-        "optimiser": "trl",
-        "rewards": [{"mu": 3}, {"lambda": 2, "mu": 2.5}],
-        "steps": [20, 40],
-        "samples": 4,
-        "prompts_per_step": 3,
-        "learning_rate": 1e-5,
-    }
-    found = _read(tmp_path, **changes)
-    assert found.rewards == (ARMS["reject_3"], arm_of(2, 2.5))
-    assert found.rewards[1].name == "lambda_2_mu_2.5" and found.candidates == 5
-    config = found.config
-    assert (config.evaluate_at, config.samples, config.sampled) == ((20, 40), 4, True)
-    assert found.settings["config"]["global_batch"] == 12
-    assert config.learning_rate == 1e-5
-    others = [_read(tmp_path, **{name: value}).registration() for name, value in changes.items()]
-    assert len({str(each) for each in [found.registration(), *others]}) == 7
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from certify_assets.corpora.config import format_domain, load_config, save_config
+from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.judges.families.transfer import TRANSFER_ROWS, gather_pool
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.lm.models import known_model
-from certify_assets.judges.lm.recipe import Recipe
-from certify_assets.judges.specs import JUDGES, judge_spec
 from certify_assets.operations import certifier
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
@@ -60,46 +56,6 @@ def test_a_pool_is_of_the_other_corpora_in_equal_shares_of_whole_tasks(built: St
         assert (sizes < sft.groupby("task_id").size()[sizes.index]).sum() <= 1
         assert (source.tasks, source.successes) == (len(sizes), drawn["outcome"].sum())
     assert len(gather_pool(Corpus(built, "home")).frame) <= TRANSFER_ROWS == 2600
-
-
-def test_the_draw_depends_on_the_seed_and_on_nothing_else(built: Store) -> None:
-    first, again, other, more = (
-        gather_pool(Corpus(built, "home"), limit=limit, seed=seed)
-        for limit, seed in ((30, 42), (30, 42), (30, 43), (40, 42))
-    )
-    assert first.record == again.record and first.frame.equals(again.frame)
-    ids = set(first.frame["trajectory_id"])
-    assert ids != set(other.frame["trajectory_id"])
-    # a larger share adds rows and takes none away
-    assert ids < set(more.frame["trajectory_id"])
-
-
-def test_a_small_training_reads_a_run_of_every_task_before_a_second(built: Store) -> None:
-    pool = gather_pool(Corpus(built, "home"), runs=8)
-    assert pool.record.limit == 8
-    assert {source.corpus: (source.rows, source.tasks) for source in pool.record.sources} == {
-        "near": (4, 4),
-        "far": (4, 4),
-    }
-    few = gather_pool(Corpus(built, "home"), runs=6).frame["trajectory_id"]
-    assert set(few) < set(pool.frame["trajectory_id"])
-    # one that has nothing to leave out is the pool itself
-    for runs in (None, TRANSFER_ROWS, 10 * TRANSFER_ROWS):
-        same = gather_pool(Corpus(built, "home"), runs=runs)
-        assert same.record == gather_pool(Corpus(built, "home")).record
-
-
-def test_a_pool_is_read_once_unless_epochs_are_written(tmp_path: Path) -> None:
-    def recipe(**written: object) -> Recipe:
-        entry = {"name": "moved", "family": "transfer", "model": "smollm2", **written}
-        (tmp_path / "judges.yaml").write_text(yaml.safe_dump({"judges": [entry]}), "utf-8")
-        return judge_spec("moved", str(tmp_path)).training
-
-    usual = known_model("smollm2").recipe
-    assert usual.epochs > 1 and recipe() == usual.pooled
-    assert recipe(runs=8) == replace(usual, runs=8, epochs=1.0)
-    assert recipe(runs=8, epochs=3) == replace(usual, runs=8, epochs=3.0)
-    assert JUDGES["transfer"].training == known_model("compact").recipe.pooled
 
 
 @pytest.mark.parametrize(
@@ -203,9 +159,3 @@ def test_a_transfer_judge_is_stale_when_the_target_holds_other_texts_or_a_domain
     Corpus(store, "home").import_trajectories()
     with pytest.raises(StaleCertificateError, match="other tasks or instructions"):
         _ = home(store, "lexical_transfer").artifact
-
-
-def test_domains_come_from_the_configuration_else_from_the_format(store: Store) -> None:
-    assert str(Corpus(store, "home").domain) == Corpus(store, "miniwob_weak").domain.name == "web"
-    assert format_domain("taubench_v1").name == format_domain("tau2").name == "customer_service"
-    assert not format_domain("table").name and not format_domain("terminal_bench+tau2").name

@@ -55,13 +55,13 @@ def test_another_judge_of_the_platform_leaves_a_registration_as_it_is(
     monkeypatch.setitem(
         JUDGES,
         "another",
-        LexicalSpec(name="another", success_weights=(1.0, 5.0), summary="A later one."),
+        LexicalSpec(name="another", success_weights=(1.0, 5.0)),
     )
     assert certifier.certify_judge(judged(corpora, "three"))[0].provenance["registration"] == before
     monkeypatch.setitem(
         JUDGES,
         "lexical",
-        LexicalSpec(name="lexical", success_weights=(1.0, 5.0), summary="The same."),
+        LexicalSpec(name="lexical", success_weights=(1.0, 5.0)),
     )
     judged(corpora, "three").train()
     judged(corpora, "three").score()

@@ -8,7 +8,6 @@ from sklearn.metrics import roc_auc_score
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.judges.specs import JUDGES, PROCEDURES
-from certify_assets.operations import certifier
 from certify_assets.operations.ledger import ledger_entries
 from certify_assets.research.certifiability import (
     CERTIFIABILITY_KEY,
@@ -60,14 +59,6 @@ def cal_auroc(store: Store, judge: str) -> float:
     table = judged(store, "one", judge).score_table()
     cal = table[table["split"] == "cal"]
     return float(roc_auc_score(cal["outcome"].astype(int), cal["score"]))
-
-
-def test_a_certified_base_is_read_without_a_lexical_judge(corpora: Store) -> None:
-    score_as_base(corpora, "one")
-    certifier.certify_judge(judged(corpora, "one", "base"))
-    corpora.delete("judges/lexical/one/certificates.json")
-    found = measure(Corpus(corpora, "one"))
-    assert "lexical" in found.without and "base" not in found.without
 
 
 def test_every_number_is_that_of_cal(scored: Store) -> None:

@@ -9,7 +9,6 @@ from certify_assets.errors import InputError
 from certify_assets.research.law import (
     LawPoint,
     fit_law,
-    law_findings,
     leave_one_out,
     predict_coverage,
     prediction_band,
@@ -158,38 +157,3 @@ def test_the_interval_holds_for_a_new_corpus_of_a_true_line() -> None:
         hits += bool(abs(y[-1] - line) <= half)
     # standard error .0097
     assert hits / trials == pytest.approx(0.95, abs=0.039)
-
-
-def test_predictions_are_clipped_and_extrapolation_is_said() -> None:
-    law = fit_law(PAPER_POINTS)
-    blind = predict_coverage(law, success_rate=0.9, auroc=0.4, n_eff=5)
-    assert (blind.coverage, blind.low, blind.parameter_free) == (0, 0, 0)
-    assert blind.ceiling == pytest.approx(0.1 / 0.9) and blind.high <= blind.ceiling
-    said = " ".join(blind.sentences)
-    for words in ("outside the range of the points", "no better than chance", "n_eff 5 is below"):
-        assert words in said
-    perfect = predict_coverage(law, success_rate=0.0, auroc=1.0)
-    assert perfect.coverage == perfect.ceiling == 1.0 and perfect.extrapolates
-
-
-def test_three_corpora_fit_and_say_how_little_that_is() -> None:
-    law = fit_law(THREE)
-    findings = dict(law_findings(law))
-    assert "3 corpora, fewer than the paper's 7" in findings["points"]
-    assert "(c)" in findings["nothing_certified"]
-    assert all(item.loocv_r2_without is None for item in law.influence)
-    found = predict_coverage(law, success_rate=0.4, auroc=0.8)
-    # one degree of freedom
-    assert found.high - found.low > 0.2
-
-
-def test_a_line_that_predicts_worse_than_the_mean_is_called_that() -> None:
-    points = [
-        point("mixed", 0.532, 0.858, 0.0),
-        point("weak", 0.25, 0.825, 0.464),
-        point("retail", 0.703, 0.704, 0.0),
-    ]
-    law = fit_law(points)
-    assert law.form("law").loocv_r2 < 0 < law.form("law").r2
-    assert "would have predicted better" in dict(law_findings(law))["no_prediction"]
-    assert "no_prediction" not in dict(law_findings(fit_law(PAPER_POINTS)))

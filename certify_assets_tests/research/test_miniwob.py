@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from certify_assets.errors import CertifyError, InputError, MissingToolError
-from certify_assets.judges.endpoint.settings import Server
+from certify_assets.errors import InputError, MissingToolError
 from certify_assets.research import miniwob
 from certify_assets.research.miniwob import ModelAgent, attempt
 from certify_assets_tests.cli.calling import Call
@@ -73,23 +72,6 @@ def answering(replies: list[str | int], asked: list[dict[str, Any]]) -> Answer:
         return Action(chat_body(reply)) if isinstance(reply, str) else Action({}, status=reply)
 
     return answer
-
-
-def test_a_server_is_asked_with_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CERTIFY_MODEL_KEY", "k-1")
-    asked: list[dict[str, Any]] = []
-    with faulty_server(answering(["click 0", 401], asked)) as endpoint:
-        for key in ("CERTIFY_MODEL_KEY", None):
-            server = Server(
-                name="agent", url=endpoint.url, model="small-model", key_variable=key, attempts=1
-            )
-            if key:
-                assert ModelAgent(server).ask([]) == "click 0"
-            else:
-                with pytest.raises(CertifyError, match="status 401"):
-                    ModelAgent(server).ask([])
-    assert endpoint.keys == ["Bearer k-1", None]
-    assert (asked[0]["model"], asked[0]["temperature"]) == ("small-model", 0)
 
 
 def test_what_is_missing_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,6 @@
 import numpy as np
 import pytest
 
-from certify_assets.certificates.clustering import n_min
-from certify_assets.certificates.guard import inflated_alpha
-from certify_assets.research.populations import Fooled
-from certify_assets.research.simulation import simulate
 from certify_assets_tests.paths import benchmark
 
 facts = benchmark("paper_facts")
@@ -46,20 +42,6 @@ def test_the_printed_tables_hang_together() -> None:
     on_test = facts.coverages(on_test=True)
     differing = [key for key, share in facts.coverages().items() if share != on_test[key]]
     assert differing == [("Tool", "SFT"), ("Term", "base")]
-
-
-def test_the_floors_in_tasks() -> None:
-    assert [n_min(inflated_alpha(0.1, ratio), 0.05) for ratio in (1, 2, 5)] == [29, 56, 137]
-    assert [n_min(alpha, 0.05 / 8) for alpha in (0.1, 0.2)] == [49, 23]
-
-
-@pytest.mark.parametrize("share", [0.15, 0.11])
-def test_taskboot_is_fooled_at_fifty_tasks_and_the_floor_is_not(share: float) -> None:
-    # 150 tables: a rate of .05 has a standard error of .0178
-    procedures = ("taskboot", "guarded_taskboot")
-    study = simulate([Fooled(tasks=50, share=share)], procedures=procedures, trials=150)
-    plain, floor = (rates.violation for rates in study.cells[0].procedures)
-    assert plain > 0.15 and floor <= 0.05 + 4 * 0.0178
 
 
 def test_isotonic_regression_changes_certificates_and_a_strict_map_does_not() -> None:

@@ -16,15 +16,8 @@ from certify_assets.certificates import Settings, evaluate, observe
 from certify_assets.errors import InputError
 from certify_assets.research.designs import DESIGNS, study_designs
 from certify_assets.research.paper import simulation_rates
-from certify_assets.research.populations import (
-    Clustered,
-    Design,
-    Fooled,
-    Sample,
-    effect_sd,
-    pilot_of,
-)
-from certify_assets.research.simulation import PAPER_PROCEDURES, Simulation, simulate, summarise
+from certify_assets.research.populations import Clustered, Design, Fooled, Sample
+from certify_assets.research.simulation import PAPER_PROCEDURES, simulate, summarise
 
 _SMALL = {"tasks": (20,), "rhos": (0.5,)}
 
@@ -60,63 +53,6 @@ def test_truth_equals_a_large_draw(name: str, fooled_side: str) -> None:
     # the largest of a dozen distances exceeds 4 standard errors with probability below .001
     design = study_designs([name], rhos=[0.5], side=fooled_side)[0]
     assert max(_distances(design, 40_000)) <= 4
-
-
-def test_weightings_differ_where_sizes_and_outcomes_do() -> None:
-    for name, differ in (
-        ("paper", False),
-        ("size_outcome", True),
-        ("fooled_larger", True),
-        ("fooled_partly", False),
-    ):
-        over, by_task = (
-            float(_one(name).true_error(1.0, "reject", weight)) for weight in ("trajectory", "task")
-        )
-        assert (abs(over - by_task) > 1e-4) == differ
-
-
-def test_the_release_side_of_fooled_tasks_is_the_mirror() -> None:
-    names, procedures = (
-        ["fooled_larger", "fooled_scattered"],
-        ["taskboot", "guarded_taskboot", "betting"],
-    )
-    one, other = (
-        simulate(
-            study_designs(names, tasks=[20], side=side), procedures=procedures, trials=10, side=side
-        )
-        for side in ("reject", "release")
-    )
-    assert one.cells == other.cells and other.side == "release"
-    assert any(rates.violations for cell in one.cells for rates in cell.procedures)
-
-
-def test_a_pilot_changes_no_other_number() -> None:
-    designs = study_designs(["size_outcome"], tasks=[100])
-    every = simulate(designs, procedures=["taskboot", "betting"], trials=6)
-    alone = simulate(designs, procedures=["taskboot"], trials=6)
-    cell = every.cells[0]
-    assert cell.of("taskboot") == alone.cells[0].of("taskboot")
-    betting = cell.of("betting")
-    assert betting is not None and betting.own_violation is not None
-    assert betting.coverage > 0.3 and betting.estimand == "task"
-    assert every.settings == {"pilot_tasks": 200}
-    assert not set(pilot_of(designs[0], 5, np.random.default_rng(0)).tasks) & set(range(100))
-    assert Simulation.from_dict(json.loads(json.dumps(every.to_dict()))) == every
-
-
-def test_population_icc_of_the_papers_labels() -> None:
-    # the labels are nominal; the reference values come from a draw
-    for rho, reference in ((0.1, 0.137), (0.5, 0.485), (0.8, 0.699)):
-        assert Clustered(tasks=2, rho=rho).population_icc() == pytest.approx(reference, abs=0.003)
-    # any other label is met
-    assert Clustered(tasks=2, rho=0.3).population_icc() == pytest.approx(0.3)
-    assert effect_sd(0.0) == 0.0
-
-
-def test_the_study_has_the_designs_of_the_paper() -> None:
-    assert {
-        (design.name, design.tasks, design.rho) for design in study_designs() if design.rho
-    } == {key[:3] for key in simulation_rates()}
 
 
 @pytest.mark.parametrize(

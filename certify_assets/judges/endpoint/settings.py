@@ -14,6 +14,7 @@ from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.configured import Entry, PromptedEntry
 from certify_assets.judges.lm.prompt import AuditorPrompt
+from certify_assets.judges.reading import JudgeInput
 
 #: votes of one word and a chain of thought at temperature 1, as in the paper
 PAPER = "paper"
@@ -182,6 +183,11 @@ class EndpointEntry(Server):
         own += [f"prompt.{name}" for name in sorted(written)]
         if own:
             raise InputError(f"preset {PAPER} has its own {own[0]}; take either out.")
+
+    def specification(self) -> dict[str, Any]:
+        """Return the fields of the judge's specification."""
+        about = self.model_dump(include={"name", "seed", "model", "revision"})
+        return {**about, "reading": self.reading(JudgeInput()), "endpoint": self}
 
     @property
     def mode(self) -> str:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class BaseSpec(CausalSpec):
-    """A language model as it comes."""
+    """A language model as it comes, read at the verdict's place."""
 
     untrained = True
     training_splits = ()
@@ -38,7 +38,7 @@ class BaseSpec(CausalSpec):
 
 
 class SftSpec(CausalSpec):
-    """A language model with LoRA, fine-tuned on verdicts."""
+    """A language model with LoRA, fine-tuned on verdicts of the SFT split."""
 
     retrainable = True
 
@@ -116,23 +116,12 @@ class BaseFamily(CausalFamily):
     """The base model; its record says what it is."""
 
     entry = BaseEntry
-    judges = (
-        BaseSpec(
-            name="base",
-            summary="The compact language model as it comes, read at the verdict's place.",
-            model="compact",
-            reading=COMPACT,
-        ),
-    )
+    spec = BaseSpec
+    judges = (BaseSpec(name="base", model="compact", reading=COMPACT),)
 
     def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
         """Record the base model."""
         return self._record(judge, base_judge(judge), judge.corpus.split("sft")[:0])
-
-    def configure(self, entry: BaseEntry) -> BaseSpec:
-        """Return the judge of an entry."""
-        summary = f"{entry.model} as it comes, read at the verdict's place."
-        return BaseSpec(**entry.specification(), summary=summary)
 
     def describe(self, record: JudgeRecord) -> str:
         """Return that nothing was trained."""
@@ -144,16 +133,8 @@ class SftFamily(CausalFamily):
     """LoRA on verdicts of SFT; a killed training resumes where the data root is local."""
 
     entry = SftEntry
-    judges = (
-        SftSpec(
-            name="sft",
-            summary=(
-                "The compact language model with LoRA, fine-tuned on verdicts of the SFT split."
-            ),
-            model="compact",
-            reading=COMPACT,
-        ),
-    )
+    spec = SftSpec
+    judges = (SftSpec(name="sft", model="compact", reading=COMPACT),)
 
     def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
         """Fine-tune on the labelled rows of SFT."""
@@ -166,11 +147,6 @@ class SftFamily(CausalFamily):
             before = upstream(judge.spec)
             starts = {before: start.adapter_sha256} if before else {}
             return self._record(judge, model, sft, training=training, starts=starts)
-
-    def configure(self, entry: SftEntry) -> SftSpec:
-        """Return the judge of an entry."""
-        summary = f"{entry.model} with LoRA, fine-tuned on verdicts of the SFT split."
-        return SftSpec(**entry.specification(), summary=summary)
 
     def made(
         self, judge: StoredJudge, rows: pd.DataFrame, *, run: str, report: Report

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from certify_assets.documents import JsonObject
 from certify_assets.judges.endpoint.settings import EndpointEntry
 from certify_assets.judges.family import JudgeFamily, Progress
-from certify_assets.judges.reading import JudgeInput
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.spec import JudgeSpec
 from certify_assets.judges.specs import judge_family
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class EndpointSpec(JudgeSpec):
-    """A judge behind a server, from an entry of judges.yaml."""
+    """A model behind a server; nothing is trained."""
 
     training_splits = ()
     hosted = True
@@ -46,6 +45,7 @@ class EndpointFamily(JudgeFamily):
 
     position = 40
     entry = EndpointEntry
+    spec = EndpointSpec
 
     def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
         """Register the server; refuse one that cannot be used as the user's document says."""
@@ -92,19 +92,6 @@ class EndpointFamily(JudgeFamily):
     def describe(self, record: JudgeRecord) -> str:
         """Return that nothing was trained."""
         return f"none: a model behind a server, {_asked((record.registered or {})['asking'])}"
-
-    def configure(self, entry: EndpointEntry) -> EndpointSpec:
-        """Return the judge of an entry."""
-        asked = _asked(entry.question())
-        return EndpointSpec(
-            name=entry.name,
-            summary=f"{entry.model} behind {entry.plain_url}, {asked}; nothing is trained.",
-            seed=entry.seed,
-            model=entry.model,
-            revision=entry.revision,
-            reading=entry.reading(JudgeInput()),
-            endpoint=entry,
-        )
 
 
 def _asked(asking: Mapping[str, Any]) -> str:

@@ -82,7 +82,10 @@ class GrpoEntry(NamedEntry):
 
 
 class GrpoSpec(CausalSpec):
-    """A judge reinforced on RL from another one."""
+    """A fine-tuned judge trained on by GRPO on the RL split.
+
+    Arm and step are picked on CAL and paid for in the level.
+    """
 
     training_splits = ("sft", "rl")
 
@@ -167,18 +170,8 @@ class GrpoFamily(CausalFamily):
     """GRPO on RL from another judge; the arm and the step are chosen on CAL and paid for."""
 
     entry = GrpoEntry
-    judges = (
-        GrpoSpec(
-            name="grpo",
-            summary=(
-                "The fine-tuned judge trained on by exact GRPO on the RL split; arm and step "
-                "picked on CAL and paid for in the level."
-            ),
-            model="compact",
-            reading=COMPACT,
-            start="sft",
-        ),
-    )
+    spec = GrpoSpec
+    judges = (GrpoSpec(name="grpo", model="compact", reading=COMPACT, start="sft"),)
 
     def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
         """Train every arm, and keep the start or the arm and step that certify most on CAL."""
@@ -249,13 +242,6 @@ class GrpoFamily(CausalFamily):
     def provenance(self, record: JudgeRecord) -> dict[str, str]:
         """Return how it was optimised."""
         return {"optimiser": optimised_by(record.detail("training"))}
-
-    def configure(self, entry: GrpoEntry) -> GrpoSpec:
-        """Return the judge of an entry."""
-        found = GrpoSpec(**entry.specification(), summary="")
-        words = optimised_by(found.settings)
-        summary = f"{found.start} trained on by {words}, on the RL split; arm and step picked on "
-        return found.model_copy(update={"summary": f"{summary}CAL and paid for in the level."})
 
 
 def optimised_by(training: Mapping[str, Any]) -> str:

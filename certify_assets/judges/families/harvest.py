@@ -15,7 +15,6 @@ from certify_assets.judges.certharvest import (
     contamination,
     halves,
     refuse_held_out,
-    skew,
     withhold,
 )
 from certify_assets.judges.family import JudgeFamily, maker_of
@@ -33,7 +32,10 @@ if TYPE_CHECKING:
 
 
 class HarvestSpec(DerivedSpec):
-    """A round of CertHarvest; `start` is the judge whose certificate gates it."""
+    """A judge trained from its base on SFT and the runs that its start certifies as failures.
+
+    Half A of CAL certifies its start, half B the judge.
+    """
 
     # SFT with its labels, RL with pseudo-labels
     training_splits = ("sft", "rl")
@@ -63,33 +65,17 @@ class HarvestSpec(DerivedSpec):
             )
 
 
-def _rounds(name: str, start: str, model: str, words: str) -> tuple[HarvestSpec, HarvestSpec]:
-    """Two rounds, the second gated by the judge of the first."""
-    text = (
-        "{}, trained from its base on SFT and the runs that {} certifies as failures on half A of "
-        "CAL; certified on half B."
-    )
-    first, second = (
-        HarvestSpec(
-            name=f"{name}_{number}",
-            summary=text.format(words, gate),
-            model=model,
-            reading=COMPACT if model else LEXICAL,
-            start=gate,
-        )
-        for number, gate in ((1, start), (2, f"{name}_1"))
-    )
-    return first, second
-
-
 @judge_family("harvest")
 class HarvestFamily(JudgeFamily):
     """Harvest with the start's certificate on half A, train from the base on source and harvest."""
 
     position = 30
+    # two rounds of each, the second gated by the judge of the first
     judges = (
-        *_rounds("lexical_harvest", "lexical", "", "The lexical judge"),
-        *_rounds("harvest", "sft", "compact", "The compact language model"),
+        HarvestSpec(name="lexical_harvest_1", start="lexical", reading=LEXICAL),
+        HarvestSpec(name="lexical_harvest_2", start="lexical_harvest_1", reading=LEXICAL),
+        HarvestSpec(name="harvest_1", start="sft", model="compact", reading=COMPACT),
+        HarvestSpec(name="harvest_2", start="harvest_1", model="compact", reading=COMPACT),
     )
 
     def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
@@ -132,7 +118,6 @@ class HarvestFamily(JudgeFamily):
             "pseudo_label": harvest.label,
             "size": size,
             "pool": len(pool),
-            "skew": skew(pool, harvest.taken),
             "manifest_sha256": manifest.sha256,
             **started,
         }

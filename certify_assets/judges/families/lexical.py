@@ -331,7 +331,7 @@ def known_words(corpus: Corpus, renderer: Renderer) -> KnownRuns:
 
 
 class LexicalSpec(JudgeSpec):
-    """A lexical judge."""
+    """TF-IDF and logistic regression, trained on the SFT split."""
 
     library = "scikitlearn"
     retrainable = True
@@ -345,6 +345,12 @@ class LexicalSpec(JudgeSpec):
     def candidates(self) -> int:
         """Number of weights."""
         return len(self.success_weights) or 1
+
+    @property
+    def summary(self) -> str:
+        """One sentence for lists and asset pages."""
+        chosen = " Its weight on successes is picked on CAL and paid for in the level."
+        return super().summary + (chosen if self.chooses else "")
 
     @property
     def everywhere(self) -> bool:
@@ -365,18 +371,10 @@ class LexicalFamily(FileFamily):
     position = 0
     kind = LexicalJudge
     entry = LexicalEntry
+    spec = LexicalSpec
     judges = (
-        LexicalSpec(
-            name="lexical", summary="TF-IDF and logistic regression, trained on the SFT split."
-        ),
-        LexicalSpec(
-            name="lexical_weighted",
-            summary=(
-                "The lexical judge with a weight on successes, picked on CAL by certified reject "
-                "coverage and paid for in the level."
-            ),
-            success_weights=(1.0, 3.0, 10.0, 30.0),
-        ),
+        LexicalSpec(name="lexical"),
+        LexicalSpec(name="lexical_weighted", success_weights=(1.0, 3.0, 10.0, 30.0)),
     )
 
     def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
@@ -402,14 +400,6 @@ class LexicalFamily(FileFamily):
             selection=selection,
             selection_rule=_RULE if selection else "",
             success_weight=chosen,
-        )
-
-    def configure(self, entry: LexicalEntry) -> LexicalSpec:
-        """Return the judge of an entry."""
-        found = entry.specification()
-        read = found["reading"].describe()
-        return LexicalSpec(
-            **found, summary=f"TF-IDF and logistic regression, trained on SFT; reads {read}."
         )
 
     def known(self, corpus: Corpus, reading: JudgeInput) -> KnownRuns:

@@ -11,7 +11,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -278,7 +278,7 @@ def _draw(rows: pd.DataFrame, number: int, seed: int) -> pd.DataFrame:
 
 
 class TransferSpec(DerivedSpec):
-    """A judge trained on the SFT splits of other corpora."""
+    """A judge trained on the SFT splits of other corpora, of other domains where it is strict."""
 
     training_splits = ()
     needs_other_corpora = True
@@ -341,15 +341,9 @@ class TransferEntry(TunedEntry):
         """How the model is trained on a pool where nothing is written of it."""
         return super().usual().pooled
 
-
-def _shipped(name: str, trained: str, sources: str, **changes: object) -> TransferSpec:
-    summary = f"{trained} on the SFT splits of every {sources}."
-    return TransferSpec.model_validate({"name": name, "summary": summary, **changes})
-
-
-_LEXICAL = "The lexical judge, trained"
-_COMPACT = "The compact language model, fine-tuned"
-_READS = {"model": "compact", "reading": COMPACT}
+    def specification(self) -> dict[str, Any]:
+        """Return the fields of the judge's specification."""
+        return {**super().specification(), "strict": self.strict}
 
 
 @judge_family("transfer")
@@ -358,11 +352,12 @@ class TransferFamily(JudgeFamily):
 
     position = 20
     entry = TransferEntry
+    spec = TransferSpec
     judges = (
-        _shipped("lexical_transfer", _LEXICAL, "other corpus"),
-        _shipped("lexical_transfer_strict", _LEXICAL, "corpus of another domain", strict=True),
-        _shipped("transfer", _COMPACT, "other corpus", **_READS),
-        _shipped("transfer_strict", _COMPACT, "corpus of another domain", strict=True, **_READS),
+        TransferSpec(name="lexical_transfer"),
+        TransferSpec(name="lexical_transfer_strict", strict=True),
+        TransferSpec(name="transfer", model="compact", reading=COMPACT),
+        TransferSpec(name="transfer_strict", model="compact", reading=COMPACT, strict=True),
     )
 
     def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
@@ -398,11 +393,6 @@ class TransferFamily(JudgeFamily):
             return _pool_of(judge).missing
         except InputError as error:
             return str(error)
-
-    def configure(self, entry: TransferEntry) -> TransferSpec:
-        """Return the judge of an entry."""
-        summary = f"{entry.model}, fine-tuned on SFT splits of other corpora."
-        return TransferSpec(**entry.specification(), strict=entry.strict, summary=summary)
 
     def describe(self, record: JudgeRecord) -> str:
         """Return the rows with the corpora they come from, and how many a cap left of them."""

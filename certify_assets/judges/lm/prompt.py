@@ -28,8 +28,6 @@ ENCODER_VERSION = "certify_assets/prompt_encoder/1"
 _PLACE = "<<<the run is put here>>>"
 _CUT = "\n[middle of the run cut]\n  "
 _SMALLEST_BODY = 16
-# tokens of a verdict: it is a word or two
-_LONGEST_VERDICT = 16
 SYSTEM = "system"
 
 
@@ -155,11 +153,6 @@ class PromptEncoder:
                 raise InputError(
                     f"the verdict {quoted(word)} holds a control token of this tokenizer; choose "
                     "another word."
-                )
-            if len(tokens) > _LONGEST_VERDICT:
-                raise InputError(
-                    f"the verdict {quoted(word)} has {len(tokens)} tokens; choose a word of at "
-                    f"most {_LONGEST_VERDICT}."
                 )
             found.append(tokens)
         success, fail = found

@@ -1,5 +1,4 @@
 import math
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -103,20 +102,6 @@ def test_a_verdict_without_a_number_is_unscored_and_never_zero_or_one(
     assert np.isnan(found.scores.log_p_success[1]) and np.isnan(found.scores.log_p_fail[1])
 
 
-@pytest.mark.slow
-def test_retry_after_is_honoured() -> None:
-    begun: list[float] = []
-
-    def answer(payload: dict[str, Any], times: int) -> Action:
-        begun.append(time.monotonic())
-        busy = Action({"error": "later"}, status=429, headers={"Retry-After": "1"})
-        return busy if len(begun) == 1 else GOOD
-
-    with faulty_server(answer) as server:
-        found = _run(server, ["run 0"])
-    assert found.report.retries == 1 and begun[1] - begun[0] >= 1
-
-
 def test_a_server_that_asks_for_an_hour_ends_the_scoring() -> None:
     with (
         faulty_server(
@@ -212,10 +197,3 @@ def test_auto_falls_back_to_the_likeliest_tokens(monkeypatch: pytest.MonkeyPatch
         pytest.raises(CertifyError, match="choose asking cot or sc_5"),
     ):
         connected(judge_of(server.url))
-
-
-def test_half_a_character_in_an_answer_is_kept_as_a_question_mark() -> None:
-    raw = b'{"model": "m", "choices": [{"message": {"content": "\\ud800 P_SUCCESS=70"}}]}'
-    with faulty_server(lambda payload, times: Action(raw=raw)) as server:
-        report = connected(judge_of(server.url, asking="cot")).run(TEXTS).report
-    assert (report.scored, report.uncounted_answers, report.cost) == (3, 3, 0)

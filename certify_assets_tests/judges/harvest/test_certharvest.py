@@ -74,16 +74,6 @@ def test_labels_of_half_a_may_be_spent_and_those_of_test_may_not(manifest: Split
         refuse_held_out(pd.concat([cal, test]), manifest, what="training", spent=cal["task_id"])
 
 
-def test_the_same_task_name_in_another_corpus_is_another_task(manifest: SplitManifest) -> None:
-    elsewhere = rows(manifest, "test").assign(corpus="other")
-    made = training_set(rows(manifest, "sft"), elsewhere, label=0, manifest=manifest)
-    # a pseudo-label replaces the outcome that a row had
-    assert made.groupby("corpus")["outcome"].agg(["sum", "size"]).to_dict("index") == {
-        "c": {"sum": len(manifest.tasks["sft"]), "size": len(manifest.tasks["sft"])},
-        "other": {"sum": 0, "size": len(elsewhere)},
-    }
-
-
 def test_the_gate_closes_on_too_few_tasks_with_the_numbers() -> None:
     gate = open_gate(
         score_rows(tasks=SMALLEST - 1, attempts=20, signal=9), Settings(procedure="taskboot")

@@ -7,20 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.certificates import verify
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError, IntegrityError, LeakError, StaleCertificateError
 from certify_assets.files import read_json
 from certify_assets.judges.families.harvest import harvest_violations
 from certify_assets.judges.lm.judge import CausalJudge
-from certify_assets.judges.pool import load_pool
 from certify_assets.operations import certifier
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.ledger import ledger_entries, ledger_violations
 from certify_assets.research.harvest_learners import Splits, learner_maker
 from certify_assets.research.harvest_study import HarvestPlan, harvest_rows, run_harvests
 from certify_assets.storage.store import Store
-from certify_assets.tables.score_table import read_score_table
 from certify_assets_tests.builders import judged, register_runs, write_runs
 from certify_assets_tests.conftest import copy_world
 
@@ -68,43 +65,6 @@ def test_a_round_trains_on_source_and_harvest_and_is_certified_on_half_b(store: 
     assert certifier.verify_stored(judged(store, "c", FIRST)) == []
     assert audit_judge(judged(store, "c", FIRST)).entry.kind == "first"
     assert harvest_violations(judged(store, "c", FIRST)) == []
-
-
-def test_the_stored_scores_verify_the_certificates_as_the_page_says(store: Store) -> None:
-    judge = judged(store, "c", FIRST)
-    path = Path(store.locate(judge.key("scores.parquet")))
-    table = read_score_table(path).choose_split("cal")
-    certificates = certifier.load_certificates(judge)
-    stored = load_pool(judge, certificates)
-    assert stored is not None
-    for item in certificates:
-        pool = stored.pool if "pool" in item.inputs else None
-        data = (table.scores, table.labels, table.tasks)
-        assert verify(item, *data, pool=pool, named=True) is None
-    splits = store.read_table(judge.key("scores.parquet"))["split"]
-    assert set(splits) == {"rl", "cal", "cal_half_a", "test"}
-    # the gate of the next round takes its half of all of CAL
-    whole = judge.scores[0]["split"]
-    assert (whole == "cal").sum() == splits.isin(["cal", "cal_half_a"]).sum()
-
-
-def test_a_second_round_goes_on_from_the_first_and_starts_from_the_base(store: Store) -> None:
-    document = judged(store, "c", "lexical_harvest_2").train().to_dict()
-    first = store.read_json(f"judges/{FIRST}/c/adapter.json")
-    assert document["harvest"]["start"] == FIRST
-    assert document["harvest"]["start_adapter_sha256"] == first["adapter_sha256"]
-    assert document["sft_trajectories"] == first["sft_trajectories"], (
-        "the harvest of round 1 is not kept"
-    )
-
-
-def test_the_same_harvest_has_the_same_bytes(store: Store) -> None:
-    before = {
-        name: store.read_bytes(f"judges/{FIRST}/c/{name}")
-        for name in ("adapter.json", "harvest.json", "harvest.parquet")
-    }
-    judged(store, "c", FIRST).train()
-    assert {name: store.read_bytes(f"judges/{FIRST}/c/{name}") for name in before} == before
 
 
 def test_another_start_makes_the_round_stale(store: Store) -> None:

@@ -6,19 +6,14 @@ Without a device each test says so and skips.
 import copy
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from certify_assets.judges.lm.grpo import GrpoConfig, GrpoRun
 from certify_assets.judges.lm.judge import load_base
-from certify_assets.judges.lm.language_model import Encoded, Hardware, LanguageModel
-from certify_assets.judges.lm.reward import ARMS
+from certify_assets.judges.lm.language_model import Encoded, LanguageModel
 from certify_assets.judges.lm.score import ScoringConfig, score_prompts
-from certify_assets.judges.lm.sft import SftConfig, train_sft
 from certify_assets_tests.judges.lm import models
-from certify_assets_tests.judges.lm.tiny import with_adapter
 
 pytestmark = [
     pytest.mark.gpu,
@@ -71,40 +66,6 @@ def test_padded_rows_agree_with_rows_alone_and_with_themselves(compact: Language
     padded = score_prompts(judge, prompts).score
     np.testing.assert_allclose(padded, alone, atol=0.5)
     assert np.array_equal(score_prompts(judge, prompts).score, padded)
-
-
-def test_two_steps_of_fine_tuning(compact: LanguageModel, tmp_path: Path) -> None:
-    prompts, outcomes = _prompts(16), [place % 2 for place in range(16)]
-    config = SftConfig(learning_rate=2e-3)
-    curves = []
-    for base in (compact, _on_cuda(compact)):
-        before = {name: value.clone() for name, value in base.model.state_dict().items()}
-        folder = tmp_path / Hardware.of(base.model).dtype
-        trained = train_sft(base, prompts, outcomes, folder, config=config)
-        assert trained["steps"] == 2
-        assert all(
-            bool((value == before[name]).all()) for name, value in base.model.state_dict().items()
-        )
-        curves.append([step["loss"] for step in trained["loss_curve"]])
-    np.testing.assert_allclose(curves[1], curves[0], rtol=0.05)
-
-
-def test_two_steps_of_exact_grpo(compact: LanguageModel, tmp_path: Path) -> None:
-    prompts = _prompts(12)
-    outcomes = [place % 2 for place in range(12)]
-    config = GrpoConfig(steps=2, learning_rate=1e-3, micro_tokens=1000)
-    runs = [
-        GrpoRun(
-            with_adapter(replace(judge, model=copy.deepcopy(judge.model))),
-            prompts,
-            outcomes,
-            ARMS["reject_3"],
-            config,
-        ).train(tmp_path / Hardware.of(judge.model).dtype)
-        for judge in (compact, _on_cuda(compact))
-    ]
-    losses = np.array([[step["loss"] for step in run] for run in runs])
-    np.testing.assert_allclose(losses[1], losses[0], atol=0.05)
 
 
 def test_no_full_logits_and_no_mask_in_memory() -> None:

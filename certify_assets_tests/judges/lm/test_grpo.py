@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,38 +112,6 @@ def test_the_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
             _train(tmp_path, with_adapter(judge, seed=1), arm)
     with pytest.raises(InputError, match="another model, other settings or rows"):
         _train(tmp_path, with_adapter(tiny_judge(), seed=2))
-
-
-def test_small_batches_add_up_to_the_large_one(tmp_path: Path) -> None:
-    whole, *parts = (
-        GrpoRun(
-            with_adapter(tiny_judge()),
-            *random_rows(8),
-            ARM,
-            GrpoConfig(**{**SMALL, "steps": 1}, micro_tokens=tokens),
-        ).train(tmp_path / str(tokens))[0]
-        for tokens in (10_000, 45, 1)
-    )
-    for part in parts:
-        assert part["grad_norm"] == pytest.approx(whole["grad_norm"], rel=1e-4)
-        assert part["loss"] == pytest.approx(whole["loss"], rel=1e-5)
-
-
-def test_weights_in_bfloat16_are_trained_as_well(tmp_path: Path) -> None:
-    half = tiny_judge()
-    half.model.bfloat16()
-    losses = [
-        [step["loss"] for step in _train(tmp_path / judge.source, with_adapter(judge))]
-        for judge in (tiny_judge(), replace(half, source="half"))
-    ]
-    np.testing.assert_allclose(losses[1], losses[0], atol=0.05)
-
-
-def test_the_order_visits_every_row_once_an_epoch() -> None:
-    config = GrpoConfig(prompts_per_step=4, steps=6)
-    rows = config.order(12)
-    assert sorted(rows[:12]) == sorted(rows[12:]) == list(range(12)) and rows[:12] != rows[12:]
-    assert rows != GrpoConfig(prompts_per_step=4, steps=6, seed=1).order(12)
 
 
 def test_what_cannot_be_trained_is_refused(tmp_path: Path) -> None:

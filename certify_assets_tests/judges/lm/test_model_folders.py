@@ -79,14 +79,7 @@ def test_what_is_no_folder_is_called_so(tmp_path: Path, place: str) -> None:
         load_base(str(tmp_path / place), None, JudgeInput())
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((" <|im_end|>", " no"), "holds a control token"),
-        ((" yes", " no" * 40), "40 tokens; choose a word of at most 16"),
-    ],
-)
-def test_verdicts_that_are_no_words_are_refused(words: tuple[str, str], said: str) -> None:
-    prompt = AuditorPrompt(success=words[0], fail=words[1])
-    with pytest.raises(InputError, match=said):
+def test_verdicts_that_are_no_words_are_refused() -> None:
+    prompt = AuditorPrompt(success=" <|im_end|>", fail=" no")
+    with pytest.raises(InputError, match="holds a control token"):
         load_base("compact", None, JudgeInput(tokens=300, prompt=prompt))

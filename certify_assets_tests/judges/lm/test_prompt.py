@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certify_assets.corpora.rendering import Renderer
-from certify_assets.corpora.trajectory import Step
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.compact import compact_model_path
 from certify_assets.judges.lm.prompt import AuditorPrompt, PromptEncoder
@@ -109,21 +107,6 @@ def test_no_run_ends_the_prompt_or_speaks_for_the_auditor(kind: str, text: str) 
     assert len(encoded.ids) <= encoder.budget_tokens
 
 
-@settings(deadline=None, max_examples=40)
-@given(instruction=UNTRUSTED, pairs=st.lists(st.tuples(UNTRUSTED, UNTRUSTED), max_size=6))
-def test_a_rendered_run_keeps_the_auditors_words(
-    instruction: str, pairs: list[tuple[str, str]]
-) -> None:
-    encoder = encoder_of("template")
-    steps = [Step(*pair) for pair in pairs]
-    encoded = encoder.encode_text(encoder.renderer.render(instruction, steps).text)
-    text = encoder.tokenizer.decode(encoded.ids)
-    assert text.endswith("<|im_start|>assistant\nVERDICT:") and text.count("VERDICT:") == 1
-    assert text.count("<|im_start|>") == 3 and text.count("<|im_end|>") == 2
-    # headings are in the first column, and the auditor's own end of the run is the only one there
-    assert text.split("\n").count("END OF RUN") == 1
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_verdict_is_the_next_token(kind: str) -> None:
     encoder = encoder_of(kind)
@@ -162,21 +145,6 @@ def test_only_the_middle_of_the_run_is_cut(lines: int, room: int) -> None:
     kept = room - len(note)
     head, tail = kept - kept // 2, kept // 2
     assert shown == body[:head] + note + body[len(body) - tail :]
-
-
-def test_the_hash_covers_all_that_makes_the_ids() -> None:
-    tokenizer = encoder_of("template").tokenizer
-    hashes = {
-        PromptEncoder(tokenizer, prompt, renderer, budget).sha256
-        for prompt, renderer, budget in (
-            (AuditorPrompt(), Renderer(), 400),
-            (AuditorPrompt(system="Judge."), Renderer(), 400),
-            (AuditorPrompt(), Renderer(budget_chars=500), 400),
-            (AuditorPrompt(), Renderer(), 401),
-        )
-    } | {encoder_of(kind).sha256 for kind in KINDS[1:]}
-    assert len(hashes) == 8
-    assert AuditorPrompt(closing="?").sha256 != AuditorPrompt().sha256
 
 
 def test_what_cannot_be_a_prompt_is_refused() -> None:

@@ -4,12 +4,6 @@ import pytest
 from certify_assets.judges.lm.reward import ARMS, Arm, completion_reward
 
 
-def test_the_arms_are_those_of_the_paper() -> None:
-    assert {name: (arm.lam, arm.mu) for name, arm in ARMS.items()} == {
-        "accuracy": (1, 1), "reject_3": (1, 3), "reject_5": (1, 5), "release_5": (5, 1),
-    }  # fmt: skip
-
-
 def test_rewards_of_every_verdict_and_outcome() -> None:
     arm = Arm("x", 2.0, 3.0)
     assert arm.rewards(1) == (1.0, -3.0, -3.0)

@@ -128,23 +128,6 @@ def test_a_stopped_training_ends_in_the_same_bytes(tmp_path: Path) -> None:
     assert _files(tmp_path / "halves") == _files(tmp_path / "whole")
 
 
-@pytest.mark.slow
-def test_a_checkpoint_cut_short_is_passed_over(tmp_path: Path) -> None:
-    _train_until_killed(tmp_path)
-    (tmp_path / "checkpoints" / "checkpoint-3" / "complete.json").unlink()
-    steps: list[int] = []
-    _train(tmp_path, progress=lambda step, *_: steps.append(step))
-    assert steps == [3, 4, 5, 6]
-    assert len(json.loads((tmp_path / "provenance.json").read_bytes())["loss_curve"]) == 6
-
-
-@pytest.mark.slow
-def test_checkpoints_of_another_run_are_refused(tmp_path: Path) -> None:
-    _train_until_killed(tmp_path)
-    with pytest.raises(InputError, match="checkpoint of another model, other settings or rows"):
-        train_sft(models.judge(models.tiny_qwen3()), *_rows(24), tmp_path, config=SMALL)
-
-
 def test_a_loss_that_is_not_a_number_ends_the_training(tmp_path: Path) -> None:
     import torch
 

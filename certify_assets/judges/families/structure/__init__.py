@@ -333,7 +333,10 @@ def known_steps(corpus: Corpus) -> KnownRuns:
 
 
 class StructureSpec(JudgeSpec):
-    """A judge from the structure of a run."""
+    """Gradient-boosted trees on steps, lengths, errors, repetitions and endings of a run.
+
+    They are trained on the SFT split.
+    """
 
     library = "scikitlearn"
     retrainable = True
@@ -354,15 +357,7 @@ class StructureFamily(FileFamily):
 
     position = 1
     kind = StructureJudge
-    judges = (
-        StructureSpec(
-            name="structure",
-            summary=(
-                "Gradient-boosted trees on steps, lengths, errors, repetitions and endings of a "
-                "run, trained on the SFT split."
-            ),
-        ),
-    )
+    judges = (StructureSpec(name="structure"),)
 
     def known(self, corpus: Corpus, reading: JudgeInput) -> KnownRuns:
         """Return the features of all runs."""
@@ -378,7 +373,10 @@ class StructureFamily(FileFamily):
 
 
 class CombinedSpec(JudgeSpec):
-    """A judge from the words and the structure of a run."""
+    """The mean of the standardised scores of a lexical and a structure judge.
+
+    Both are trained on the SFT split.
+    """
 
     library = "scikitlearn"
     retrainable = True
@@ -401,23 +399,8 @@ class CombinedFamily(FileFamily):
     position = 2
     kind = CombinedJudge
     entry = CombinedEntry
-    judges = (
-        CombinedSpec(
-            name="combined",
-            summary=(
-                "The mean of the standardised scores of the lexical and the structure judge, both "
-                "trained on the SFT split."
-            ),
-        ),
-    )
-
-    def configure(self, entry: CombinedEntry) -> CombinedSpec:
-        """Return the judge of an entry."""
-        found = entry.specification()
-        read = found["reading"].describe()
-        return CombinedSpec(
-            **found, summary=f"The mean of a lexical and a structure judge; its words read {read}."
-        )
+    spec = CombinedSpec
+    judges = (CombinedSpec(name="combined"),)
 
     def known(self, corpus: Corpus, reading: JudgeInput) -> KnownRuns:
         """Return the words and the features of all runs."""
