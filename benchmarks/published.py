@@ -1,10 +1,19 @@
-"""What benchmarks on real runs share: the corpora, and lexical scores out of fold."""
+"""What benchmarks on real runs share: the corpora, and lexical scores out of fold.
+
+    python benchmarks/published.py FILE.csv.gz
+
+writes corpus, repository, commit, path and SHA-256 of every published file that they read.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import subprocess
 import sys
+import tarfile
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -82,3 +91,24 @@ def out_of_fold(frame: pd.DataFrame, left_out: tuple[str, ...] = ("",)) -> NDArr
             judge = LexicalJudge.train([texts[place] for place in known], outcome[known])
             scores[row, held] = judge.score([texts[place] for place in held]).score
     return scores
+
+
+def published_files(data: Path) -> Iterator[dict[str, str]]:
+    """Yield every published file with where it comes from."""
+    for corpus in PUBLISHED:
+        for source in json.loads((data / corpus / "SOURCE.json").read_text("utf-8")):
+            archive = data / corpus / source.get("archive", "")
+            if not archive.is_file():
+                continue
+            about = {"corpus": corpus, "repository": source["repo"], "commit": source["commit"]}
+            with tarfile.open(archive) as opened:
+                for member in sorted(opened.getmembers(), key=lambda member: member.name):
+                    if file := opened.extractfile(member) if member.isfile() else None:
+                        digest = hashlib.sha256(file.read()).hexdigest()
+                        yield {**about, "path": member.name, "sha256": digest}
+
+
+if __name__ == "__main__":
+    pd.DataFrame(published_files(DATA)).to_csv(
+        sys.argv[1], index=False, compression={"method": "gzip", "mtime": 0}
+    )
