@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -58,10 +59,8 @@ class HarvestPlan:
 
     def to_dict(self) -> Row:
         """Return the plan as JSON values."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in asdict(self).items()
-        }
+        document: Row = json.loads(json.dumps(asdict(self)))
+        return document
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,8 @@ from typing import Any
 from certify_assets.files import read_json
 from certify_assets.research.law import LawPoint
 
+#: procedures of the simulation's table, in the order of its columns
+SIMULATED = ("naive", "deff", "one_per_task", "task_hoeffding", "taskboot")
 _DATA = Path(__file__).parent / "data" / "paper.json"
 
 
@@ -82,8 +84,10 @@ def law_facts() -> tuple[str, ...]:
 def simulation_rates() -> dict[tuple[str, int, float, str], tuple[float, float | None]]:
     """Return violation among certifying trials and mean coverage by design, tasks, ρ, procedure."""
     return {
-        (design, tasks, rho, procedure): (violation, coverage)
-        for design, tasks, rho, procedure, violation, coverage in table("simulation")
+        (design, tasks, rho, procedure): rates
+        for design, tasks, rho, *found in table("simulation")
+        for procedure, rates in zip(SIMULATED, found, strict=True)
+        if rates is not None
     }
 
 

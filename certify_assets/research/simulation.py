@@ -22,7 +22,7 @@ from certify_assets.processes import in_processes
 from certify_assets.research import paper
 from certify_assets.research.populations import Clustered, Design, Fooled, pilot_of
 
-PAPER_PROCEDURES = ("naive", "deff", "one_per_task", "task_hoeffding", "taskboot")
+PAPER_PROCEDURES = paper.SIMULATED
 STUDY_PROCEDURES = (*PAPER_PROCEDURES, "guarded_taskboot", DEFAULT)
 #: other tasks a trial that betting reads
 PILOT_TASKS = 200

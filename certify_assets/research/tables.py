@@ -42,29 +42,24 @@ class Outcome:
 
 @dataclass(frozen=True)
 class StudyTable:
-    """A table with what is said of it, its documents with their SHA-256, and what was not run."""
+    """A table with what is said of it, and what was not run."""
 
     table: PageTable
     about: str
-    sources: tuple[tuple[str, str], ...]
     missing: tuple[str, ...]
 
 
 @dataclass
 class _Reader:
-    """Reads the documents of one table and remembers them."""
+    """Reads the documents of one table and remembers what is missing."""
 
     store: Store
     corpora: tuple[str, ...]
-    sources: dict[str, str] = field(default_factory=dict)
     missing: dict[str, None] = field(default_factory=dict)
 
     def document(self, key: str, parse: Callable[[Any], _Document]) -> _Document | None:
         """Return a stored document; None where there is none."""
-        if not self.store.exists(key):
-            return None
-        self.sources[key] = self.store.sha256(key)
-        return parse(self.store.read_json(key))
+        return parse(self.store.read_json(key)) if self.store.exists(key) else None
 
     def of_corpora(
         self, key: Callable[[str], str], what: str, parse: Callable[[Any], _Document]
@@ -107,8 +102,7 @@ def study_tables(store: Store) -> list[StudyTable]:
         rows = list(build(reader))
         ours = [place for place, row in enumerate(rows) if row[0] == OURS]
         table = PageTable(title, columns, rows, name=name, marked=ours)
-        sources = tuple(sorted(reader.sources.items()))
-        found.append(StudyTable(table, about, sources, tuple(reader.missing)))
+        found.append(StudyTable(table, about, tuple(reader.missing)))
     return found
 
 
@@ -140,7 +134,6 @@ def _section(item: StudyTable) -> Section:
 
     table = item.table
     link = Markup('This table as <a href="tables/{}.csv">CSV</a>.').format(table.name)
-    sources = ", ".join(f"{key} {digest}" for key, digest in item.sources)
     return Section(
         table.title,
         table.name,
@@ -148,7 +141,7 @@ def _section(item: StudyTable) -> Section:
         texts=[item.about],
         tables=[table] if table.rows else [],
         findings=[Remark(sentence) for sentence in item.missing],
-        notes=[link, *([f"Its documents: {sources}."] if sources else [])],
+        notes=[link],
     )
 
 

@@ -56,13 +56,10 @@ class EndpointReport(Document):
     prompt_tokens: int
     completion_tokens: int
     uncounted_answers: int  # answers without usage: tokens and cost then are lower bounds
-    # of all answers, and of those asked for now
     cost: float
-    cost_now: float
     currency: str
     seconds: float
     models: tuple[str, ...]
-    fingerprints: tuple[str, ...]
     # of the first answer without a verdict, its beginning
     first_unparsed: str = ""
 
@@ -91,17 +88,12 @@ class EndpointReport(Document):
             currency=reports[-1].currency,
             first_unparsed=next((one.first_unparsed for one in reports if one.first_unparsed), ""),
             models=_one_model(name for report in reports for name in report.models),
-            fingerprints=_names(name for report in reports for name in report.fingerprints),
             **{name: sum(getattr(report, name) for report in reports) for name in figures},
         )
 
 
-def _names(found: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(found) - {""}))
-
-
 def _one_model(found: Iterable[str]) -> tuple[str, ...]:
-    models = _names(found)
+    models = tuple(sorted(set(found) - {""}))
     if len(models) > 1:
         raise IntegrityError(
             f"the server answered as {' and as '.join(models)} in one scoring; pin one model "
@@ -207,7 +199,7 @@ def _concluded(
         if reason is None:
             *logs[row], reason = conclude(entry.mode, said, entry.votes, entry.preset)
         reasons.append(reason)
-    replies, price = list(answers.replies.values()), entry.prices.cost
+    replies = list(answers.replies.values())
     prompt_tokens = sum(reply.tokens[0] for reply in replies)
     completion_tokens = sum(reply.tokens[1] for reply in replies)
     unscored = Counter(reason for reason in reasons if reason)
@@ -226,12 +218,10 @@ def _concluded(
         uncounted_answers=sum(
             None in (reply.prompt_tokens, reply.completion_tokens) for reply in replies
         ),
-        cost=price(prompt_tokens, completion_tokens),
-        cost_now=sum(price(*answers.replies[place].tokens) for place in answers.fresh),
+        cost=entry.prices.cost(prompt_tokens, completion_tokens),
         currency=entry.prices.currency,
         seconds=seconds,
         models=_one_model(reply.model for reply in replies),
-        fingerprints=_names(reply.fingerprint for reply in replies),
         first_unparsed=unparsed[0].text[:_SHOWN] if unparsed else "",
     )
     return EndpointRun(Scores(logs[:, 0].copy(), logs[:, 1].copy()), report, tuple(reasons))

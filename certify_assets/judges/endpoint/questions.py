@@ -115,7 +115,6 @@ class Reply(Document):
     # why there is no number: missing (not among the tokens returned) or not_finite; empty otherwise
     reason: str = ""
     model: str = ""
-    fingerprint: str = ""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
 
@@ -261,7 +260,6 @@ def _reply(
         cut=cut,
         reason=reason,
         model=_name(body.get("model")),
-        fingerprint=_name(body.get("system_fingerprint")),
         prompt_tokens=_count(usage, "prompt_tokens"),
         completion_tokens=_count(usage, "completion_tokens"),
     )

@@ -159,14 +159,14 @@ class Answers:
     # by number of the text and of its request
     replies: dict[tuple[int, int], Reply] = field(default_factory=dict)
     lost: dict[int, str] = field(default_factory=dict)  # why a text has none: refused or failed
-    # those that the server was asked for now
-    fresh: set[tuple[int, int]] = field(default_factory=set)
+    # number that the server was asked for now
+    fresh: int = 0
     complaint: str = ""
 
     @property
     def cache_hits(self) -> int:
         """Answers that were there already."""
-        return len(self.replies) - len(self.fresh)
+        return len(self.replies) - self.fresh
 
 
 def complete(work: Coroutine[Any, Any, _T]) -> _T:
@@ -251,7 +251,7 @@ class _Scoring:
                 raise NotKeptError("the answer was not kept.")
             else:
                 reply = await ask_once(self.client, self.journal, key, item)
-                answers.fresh.add((rows[0], index))
+                answers.fresh += 1
         except RefusedError as error:
             return self._lose(rows, "refused", error)
         except (UnavailableError, MisshapenError, NotKeptError) as error:
