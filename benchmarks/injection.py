@@ -48,6 +48,7 @@ from certify_assets.corpora.splits import make_manifest, select
 from certify_assets.judges.canary import KNOWN_WORDS, canary_texts, spoken_to
 from certify_assets.judges.families.lexical import LexicalJudge
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.reading import LEXICAL
 from certify_assets.storage.store import Store
 
 ATTACKS = {
@@ -124,12 +125,11 @@ def judges(
     sft: pd.DataFrame, options: argparse.Namespace, corpus: str
 ) -> tuple[dict[str, _Score], LexicalJudge]:
     """Score functions by name, and the lexical judge."""
-    from certify_assets.judges.families.structure import CombinedJudge
+    from certify_assets.judges.families.structure import CombinedFamily
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
-    outcomes, texts = sft["outcome"].to_numpy(np.int8), texts_of(sft)
     # its parts are the other two, trained alike
-    combined = CombinedJudge.train(sft, texts, outcomes, renderer_sha256=Renderer().sha256)
+    combined = CombinedFamily().fitted(sft, LEXICAL, seed=42)
     lexical = combined.lexical
     made: dict[str, Any] = {
         "lexical": lexical,

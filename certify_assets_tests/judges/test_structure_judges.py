@@ -15,9 +15,16 @@ from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.trajectory import Step
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.families.structure import CombinedJudge, Scale, StructureJudge
+from certify_assets.judges.families.structure import (
+    CombinedFamily,
+    CombinedJudge,
+    Scale,
+    StructureFamily,
+    StructureJudge,
+)
 from certify_assets.judges.families.structure.features import FEATURES, structure_features
 from certify_assets.judges.families.structure.trees import BoostedTrees
+from certify_assets.judges.reading import LEXICAL
 from certify_assets.operations import certifier
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.deciding import decide_ready
@@ -37,12 +44,12 @@ OUTCOMES = FRAME["outcome"].to_numpy(dtype=int)
 
 @cache
 def structure() -> StructureJudge:
-    return StructureJudge.train(FRAME, OUTCOMES, renderer_sha256="r")
+    return StructureFamily().fitted(FRAME, LEXICAL, seed=42)
 
 
 @cache
 def combined() -> CombinedJudge:
-    return CombinedJudge.train(FRAME, TEXTS, OUTCOMES, renderer_sha256="r")
+    return CombinedFamily().fitted(FRAME, LEXICAL, seed=42)
 
 
 @pytest.fixture(params=[structure, combined], ids=["structure", "combined"])

@@ -58,7 +58,7 @@ def judge_model(project: Project, spec: JudgeSpec) -> dg.AssetsDefinition:
         check_specs=[sources] if spec.needs_other_corpora else None,
         output_required=not (spec.gated or spec.needs_other_corpora),
         **pool_of(spec),
-        description=f"{spec.summary} {_about_training(spec)}",
+        description=spec.summary,
     )
     def model(
         context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -113,20 +113,6 @@ def _read_by(project: Project, spec: JudgeSpec) -> list[dg.AssetKey | dg.AssetDe
     if spec.uses_language_model and spec.reads_compact and not spec.gated:
         read.append("judges/compact_model")
     return [project.key(name) for name in read]
-
-
-def _about_training(spec: JudgeSpec) -> str:
-    if spec.needs_other_corpora:
-        return (
-            "Of its own partition it reads tasks and instructions of CAL and TEST, to leave them "
-            "out, and no SFT row."
-        )
-    if spec.gated:
-        return "Skipped, with the reason, where half A certifies nothing."
-    if spec.hosted:
-        return "Its registration: what the server says of itself, hashes of prompt and settings."
-    resumes = " Resumes from its checkpoints." if spec.uses_language_model else ""
-    return f"Saved without pickle.{resumes}"
 
 
 def _recorded(step: AssetStep, judge: JudgedCorpus, record: JudgeRecord) -> Made:

@@ -20,34 +20,23 @@ from certify_assets.judges.reading import JudgeInput
 PAPER = "paper"
 #: ways to read a verdict at the first token, the exact one first
 READS = ("token_ids", "top")
-# the last lines of the auditor's prompt where the answer is more than one word
-_CLOSINGS = {
-    "cot": (
-        "END OF RUN\nWas the task done? Reason in a few sentences, then end with one line "
-        "P_SUCCESS=n, where n is a whole number from 0 "
-        "to 100: the probability in percent that the task was done."
-    ),
-    "vote": (
-        "END OF RUN\nWas the task done? Reason in a few sentences, then end with one line, "
-        "VERDICT: SUCCESS or VERDICT: FAIL."
-    ),
-}
-# the one word of the paper's votes is what every judge is asked for
-_PAPER_CLOSINGS = {
-    "cot": (
-        "END OF RUN\nWas the task done? Reason step by step, then end with one line P_SUCCESS=n, "
-        "where n is a whole number from 0 to 100: the probability in percent that the task was "
-        "done."
-    ),
-}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _VOTES = re.compile(r"sc_([1-9][0-9]{0,2})")
 
 
 def auditor_prompt(mode: str, preset: str = "") -> AuditorPrompt:
     """Return the prompt of all judges, with the question of a mode at its end."""
-    known = _PAPER_CLOSINGS if preset == PAPER else _CLOSINGS
-    return AuditorPrompt(closing=known[mode]) if mode in known else AuditorPrompt()
+    reasoning = "step by step" if preset == PAPER else "in a few sentences"
+    asked = f"END OF RUN\nWas the task done? Reason {reasoning}, then end with one line"
+    if mode == "cot":
+        return AuditorPrompt(
+            closing=f"{asked} P_SUCCESS=n, where n is a whole number from 0 to 100: the "
+            "probability in percent that the task was done."
+        )
+    # the one word of the paper's votes is what every judge is asked for
+    if mode == "vote" and preset != PAPER:
+        return AuditorPrompt(closing=f"{asked}, VERDICT: SUCCESS or VERDICT: FAIL.")
+    return AuditorPrompt()
 
 
 class Prices(Entry):

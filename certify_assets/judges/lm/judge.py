@@ -15,7 +15,7 @@ from certify_assets.judges.lm.language_model import Hardware, LanguageModel, fil
 from certify_assets.judges.lm.models import known_model, require_commit
 from certify_assets.judges.lm.prompt import PromptEncoder
 from certify_assets.judges.lm.recipe import Recipe
-from certify_assets.judges.lm.score import EngineFingerprint, ScoringConfig, score_prompts
+from certify_assets.judges.lm.score import ScoringConfig, score_prompts
 from certify_assets.judges.reading import COMPACT, JudgeInput
 from certify_assets.work import Advance, Report, silent
 
@@ -48,18 +48,22 @@ class CausalJudge:
 
     def provenance(self) -> JudgeProvenance:
         """Say what the scores depend on."""
-        config = ScoringConfig.suited(self.language)
-        fingerprint = EngineFingerprint.of(self.language, self.lora_sha256, config)
+        import torch
+        import transformers
+
+        model, config = self.language.model, ScoringConfig.suited(self.language)
+        on = Hardware.of(model)
+        versions = f"transformers {transformers.__version__}, torch {torch.__version__}"
         return JudgeProvenance(
             judge=self.name,
             adapter_sha256=self.adapter_sha256,
             renderer_sha256=self.encoder.renderer.sha256,
-            engine=fingerprint.engine,
-            dtype=fingerprint.dtype,
+            engine=f"{versions}, {on.device}",
+            dtype=on.dtype,
             settings={
                 **self._document(),
-                "batching": fingerprint.batching,
-                "attention": fingerprint.attention,
+                "batching": {"token_budget": config.token_budget, "rows": config.rows},
+                "attention": str(getattr(model.config, "_attn_implementation", "")),
             },
         )
 
@@ -68,7 +72,7 @@ class CausalJudge:
         return score_prompts(
             self.language,
             self.encoder.encode_texts(texts),
-            adapter_sha256=self.lora_sha256,
+            identity=self.provenance().sha256,
             shards=self.shards,
             progress=self.progress,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -67,56 +67,21 @@ class ScoringConfig:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class EngineFingerprint:
-    """What scores depend on besides the prompts; equal for comparable runs."""
-
-    model: str
-    revision: str
-    adapter_sha256: str
-    engine: str
-    attention: str
-    dtype: str
-    verdicts: list[list[int]]
-    batching: dict[str, int]
-
-    @classmethod
-    def of(
-        cls, judge: LanguageModel, adapter_sha256: str, config: ScoringConfig
-    ) -> EngineFingerprint:
-        """Say what the scores of a model depend on."""
-        import torch
-        import transformers
-
-        on = Hardware.of(judge.model)
-        versions = f"transformers {transformers.__version__}, torch {torch.__version__}"
-        return cls(
-            model=judge.source,
-            revision=judge.revision,
-            adapter_sha256=adapter_sha256,
-            engine=f"{versions}, {on.device}",
-            attention=str(getattr(judge.model.config, "_attn_implementation", "")),
-            dtype=on.dtype,
-            verdicts=[list(judge.verdicts.success), list(judge.verdicts.fail)],
-            batching={"token_budget": config.token_budget, "rows": config.rows},
-        )
-
-
 def score_prompts(
     judge: LanguageModel,
     prompts: Batch,
     *,
     config: ScoringConfig | None = None,
-    adapter_sha256: str = "",
+    identity: str = "",
     shards: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Scores:
     """Score prompts; NaN where a logit is not finite.
 
-    Shares of the work that an earlier run kept in the folder `shards` are taken up.
+    Shares of the work that an earlier run of the same `identity` kept in the folder `shards` are
+    taken up.
     """
     config = config or ScoringConfig.suited(judge)
-    fingerprint = EngineFingerprint.of(judge, adapter_sha256, config)
     values = np.full((len(prompts), 2), np.nan)
     done = 0
 
@@ -128,7 +93,7 @@ def score_prompts(
         for group in _groups(config.batches(prompts), config.shard_rows):
             rows = [row for batch in group for row in batch]
             batches = [[prompts[row] for row in batch] for batch in group]
-            shard = None if shards is None else shards / f"{_key(fingerprint, batches)}.json"
+            shard = None if shards is None else shards / f"{_key(identity, batches)}.json"
             found = _kept(shard)
             if found is None:
                 parts: list[NDArray[np.float64]] = []
@@ -153,10 +118,10 @@ def _groups(batches: list[list[int]], least: int) -> Iterator[list[list[int]]]:
             group = []
 
 
-def _key(fingerprint: EngineFingerprint, batches: Sequence[Batch]) -> str:
+def _key(identity: str, batches: Sequence[Batch]) -> str:
     """Name a share by everything its numbers depend on."""
     ids = [[list(prompt.ids) for prompt in batch] for batch in batches]
-    return sha256_bytes(canonical_json({"engine": asdict(fingerprint), "batches": ids}))
+    return sha256_bytes(canonical_json([identity, ids]))
 
 
 def _keep(shard: Path | None, values: NDArray[np.float64]) -> None:

@@ -7,13 +7,10 @@ seed decides, and each step begins with a seed of its own, so no random state ha
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, read_json, write_atomic
@@ -199,16 +196,11 @@ def latest_checkpoint(folder: Path, run_sha256: str) -> Path | None:
 
 @contextmanager
 def session(model: Any) -> Iterator[None]:
-    """Keep seeds of the trainer from the caller, and let autocast choose the adapter's type."""
+    """Keep torch's seed of the caller, and let autocast choose the adapter's type."""
     import torch
     from peft.helpers import disable_input_dtype_casting
 
-    python, numpy = random.getstate(), np.random.get_state()
     # a float32 copy of every layer's input would be kept otherwise
     native = disable_input_dtype_casting(model, active=Hardware.of(model).half)
     with torch.random.fork_rng(), quiet(), native:
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(numpy)
+        yield

@@ -141,16 +141,11 @@ def test_a_killed_run_keeps_its_finished_shards(qwen3: LanguageModel, tmp_path: 
     assert _rows_read(qwen3, prompts, config=config, shards=tmp_path) == 0
 
 
-def test_shards_serve_no_other_model_adapter_or_batching(
-    qwen3: LanguageModel, tmp_path: Path
-) -> None:
+def test_shards_serve_no_other_judge_or_prompts(qwen3: LanguageModel, tmp_path: Path) -> None:
     prompts = models.prompts(6)
     score_prompts(qwen3, prompts, shards=tmp_path)
-    other = LanguageModel(qwen3.model, qwen3.tokenizer, qwen3.verdicts, "tiny", "0" * 64)
-    assert _rows_read(other, prompts, shards=tmp_path) == 6
-    assert _rows_read(qwen3, prompts, shards=tmp_path, adapter_sha256="1") == 6
-    assert _rows_read(qwen3, prompts, shards=tmp_path, config=ScoringConfig()) == 6
-    assert _rows_read(models.judge(qwen3.model, success=(9,)), prompts, shards=tmp_path) == 6
+    assert _rows_read(qwen3, prompts, shards=tmp_path) == 0
+    assert _rows_read(qwen3, prompts, shards=tmp_path, identity="another") == 6
     assert _rows_read(qwen3, prompts[:5], shards=tmp_path) == 5
 
 

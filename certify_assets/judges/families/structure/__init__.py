@@ -91,14 +91,6 @@ class StructureJudge(ArrayJudge):
         return BoostedTrees(**self.arrays)
 
     @classmethod
-    def train(
-        cls, runs: pd.DataFrame, outcomes: ArrayLike, *, seed: int = 42, renderer_sha256: str = ""
-    ) -> Self:
-        """Train on labelled runs."""
-        features, settings = structure_features(runs), StructureSettings(seed=seed)
-        return cls.crossfit(features, outcomes, (), settings, renderer_sha256)[0]
-
-    @classmethod
     def crossfit(
         cls,
         features: NDArray[np.float32],
@@ -231,21 +223,6 @@ class CombinedJudge(FileJudge):
     def name(self) -> str:
         """Name of the judge: combined."""
         return "combined"
-
-    @classmethod
-    def train(
-        cls,
-        runs: pd.DataFrame,
-        texts: Sequence[str],
-        outcomes: ArrayLike,
-        *,
-        seed: int = 42,
-        renderer_sha256: str = "",
-    ) -> Self:
-        """Train both judges on labelled runs and their texts, and measure their scales there."""
-        labels = training_labels(outcomes)
-        read = Read(Counted.of(texts, LexicalSettings()), structure_features(runs))
-        return cls.fitted(read, runs["task_id"], labels, seed, renderer_sha256)
 
     @classmethod
     def fitted(
