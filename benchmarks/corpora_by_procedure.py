@@ -1,11 +1,11 @@
 """What every procedure certifies on real runs, and how often it was wrong on their other half.
 
-    python benchmarks/corpora_by_procedure.py [--data DIR] [--corpus NAME …] [--procedure NAME …]
-                                              [--halvings 40] [--scores DIR] [--quick]
+    python benchmarks/corpora_by_procedure.py [--data DIR] [--corpus NAME …] [--halvings 40]
+                                              [--quick]
 
 The two embedded corpora, and those of the folder of published runs DIR (../shared/data) that are
-there. Scores are lexical and out of fold: the judge of a run saw no run of its task. They are kept
-in --scores, so that a further run costs little. The tasks are halved by a seed; one half is
+there. Scores are lexical and out of fold: the judge of a run saw no run of its task. The tasks are
+halved by a seed; one half is
 certified at δ = .05, and the realised error is read on the other, whose scores and sizes are the
 pool of pseudo_task. A row a corpus, budget and side; a cell is the mean coverage (0 where nothing is
 certified) and, after the slash, the share of halvings whose realised error exceeds α, which contains
@@ -16,19 +16,18 @@ standard error. --quick: one embedded corpus, two halvings.
 from __future__ import annotations
 
 import argparse
-import tempfile
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from published import DATA, FOLDS, PUBLISHED, labelled_runs, out_of_fold
+from published import DATA, PUBLISHED, labelled_runs, out_of_fold
 
 from certify_assets.certificates import Settings, evaluate, observe
 from certify_assets.certificates.counts import count_at
 from certify_assets.certificates.evidence import observe_pool
 from certify_assets.corpora.embedded import EMBEDDED
-from certify_assets.corpora.rendering import Renderer
 
 DELTA, SEED = 0.05, 20
 RULES = ("naive", "taskboot", "guarded_taskboot", "pseudo_task")
@@ -42,32 +41,23 @@ class Runs(NamedTuple):
     tasks: NDArray[np.str_]
 
 
-def scored(name: str, data: Path, cache: Path) -> Runs | str:
-    """Read the scores of a corpus, or make them; a sentence where it is not there."""
-    path = cache / f"halves-{name}-{FOLDS}-{Renderer().sha256[:12]}.npz"
-    if path.exists():
-        with np.load(path) as stored:
-            return Runs(*(stored[key] for key in Runs._fields))
+def scored(name: str, data: Path) -> Runs | str:
+    """Score the runs of a corpus; a sentence where it is not there."""
     frame = labelled_runs(name, data)
     if isinstance(frame, str):
         return frame
     outcomes, tasks = frame["outcome"].to_numpy(np.int64), frame["task_id"].to_numpy(str)
-    found = Runs(out_of_fold(frame)[0], outcomes, tasks)
-    cache.mkdir(parents=True, exist_ok=True)
-    np.savez(path, **found._asdict())
-    return found
+    return Runs(out_of_fold(frame)[0], outcomes, tasks)
 
 
-def halving(
-    runs: Runs, settings: Settings, rules: list[str], seed: int
-) -> list[tuple[float, bool]]:
+def halving(runs: Runs, settings: Settings, seed: int) -> list[tuple[float, bool]]:
     """Return coverage, and whether the other half's error exceeds α, of every procedure."""
     names = np.random.default_rng([SEED, seed]).permutation(np.unique(runs.tasks))
     mine = np.isin(runs.tasks, np.array_split(names, 2)[0])
     table, rest = (observe(*(column[part] for column in runs)) for part in (mine, ~mine))
     pool = observe_pool(runs.scores[~mine], runs.tasks[~mine])
     found = []
-    for rule in rules:
+    for rule in RULES:
         given = pool if rule == "pseudo_task" else None
         made = evaluate(table, settings.replace(procedure=rule), pool=given)
         if made.chosen is None:
@@ -85,29 +75,26 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--corpus", action="append", choices=(*EMBEDDED, *PUBLISHED))
-    parser.add_argument("--procedure", action="append")
     parser.add_argument("--halvings", type=int, default=40)
-    parser.add_argument("--scores", type=Path)
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
-    corpora, rules = given.corpus or [*EMBEDDED, *PUBLISHED], given.procedure or list(RULES)
+    corpora = given.corpus or [*EMBEDDED, *PUBLISHED]
     if given.quick:
         corpora, given.halvings = EMBEDDED[:1], 2
-    print(f"{'corpus':22}{'α':>4} {'side':9}{'tasks':>6}  " + "".join(f"{r:18}" for r in rules))
+    print(f"{'corpus':22}{'α':>4} {'side':9}{'tasks':>6}  " + "".join(f"{r:18}" for r in RULES))
     rows = []
-    with tempfile.TemporaryDirectory() as temporary:
-        for name in corpora:
-            runs = scored(name, given.data, given.scores or Path(temporary))
-            if isinstance(runs, str):
-                print(runs)
-                continue
-            for alpha in (0.1, 0.2):
-                for side in ("reject", "release"):
-                    asked = Settings(alpha=alpha, delta=DELTA, side=side)
-                    found = [halving(runs, asked, rules, n) for n in range(given.halvings)]
-                    rows.append(np.mean(found, axis=0))
-                    tasks = np.unique(runs.tasks).size // 2
-                    print(f"{name:22}{alpha:4g} {side:9}{tasks:6}  " + shown(rows[-1]), flush=True)
+    for name in corpora:
+        runs = scored(name, given.data)
+        if isinstance(runs, str):
+            print(runs)
+            continue
+        for alpha, side in product((0.1, 0.2), ("reject", "release")):
+            asked = Settings(alpha=alpha, delta=DELTA, side=side)
+            rows.append(
+                np.mean([halving(runs, asked, number) for number in range(given.halvings)], axis=0)
+            )
+            tasks = np.unique(runs.tasks).size // 2
+            print(f"{name:22}{alpha:4g} {side:9}{tasks:6}  " + shown(rows[-1]), flush=True)
     print(f"{'mean':43}" + shown(np.mean(rows, axis=0)))
 
 

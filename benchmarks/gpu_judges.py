@@ -1,7 +1,7 @@
 """A ladder of language-model judges on published runs: SmolLM2 as it comes, fine-tuned, and
 reinforced by exact GRPO, each with its certificates.
 
-    python benchmarks/gpu_judges.py prepare FOLDER [--corpus NAME …] [--data DIR]
+    python benchmarks/gpu_judges.py prepare FOLDER [--corpus NAME …]
     python benchmarks/gpu_judges.py run FOLDER [--tokens 2048] [--limit SECONDS] [--tenth]
                                         [--out FILE]
 
@@ -10,7 +10,7 @@ corpus with the rendered texts. `run` reads those tables alone and needs no netw
 SFT, GRPO on RL (arm reject_3, fixed beforehand), the certificates are issued on CAL and audited on
 TEST. A line is a judge: AUROC on CAL and TEST, the share that each side decides on CAL at
 α = 0.1 and 0.2, and the realised error on TEST. --tenth reads a tenth of everything: it shows on a
-CPU that the script runs. --out writes the scores of CAL and TEST and every figure as JSON.
+CPU that the script runs. --out writes every figure as JSON.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from certify_assets.certificates import certify
@@ -45,9 +44,9 @@ SIDES = ("reject", "release")
 CHARACTERS = 12_000
 
 
-def prepare(folder: Path, corpora: list[str], data: Path) -> None:
+def prepare(folder: Path, corpora: list[str]) -> None:
     """Write the labelled runs of each corpus, with their splits and texts."""
-    from published import labelled_runs
+    from published import DATA, labelled_runs
 
     from certify_assets.corpora.rendering import Renderer, render_frame
     from certify_assets.corpora.splits import make_manifest
@@ -55,7 +54,7 @@ def prepare(folder: Path, corpora: list[str], data: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     renderer = Renderer(CHARACTERS, CHARACTERS // 4, CHARACTERS // 4)
     for name in corpora:
-        frame = labelled_runs(name, data)
+        frame = labelled_runs(name, DATA)
         if isinstance(frame, str):
             print(frame)
             continue
@@ -132,10 +131,6 @@ def measure(judge: CausalJudge, splits: dict[str, pd.DataFrame]) -> dict[str, An
                 cell["test_coverage"] = float(decided.mean())
                 cell["test_error"] = float(wrong[decided].mean()) if decided.any() else None
             found[f"{side}_{alpha:g}"] = cell
-    found["scores"] = {
-        name: [None if np.isnan(score) else float(score) for score in scores[name]]
-        for name in scores
-    }
     return found
 
 
@@ -187,7 +182,6 @@ def main() -> None:
     first = actions.add_parser("prepare")
     first.add_argument("folder", type=Path)
     first.add_argument("--corpus", nargs="+", default=list(CORPORA))
-    first.add_argument("--data", type=Path, default=Path("../shared/data"))
     second = actions.add_parser("run")
     second.add_argument("folder", type=Path)
     second.add_argument("--tokens", type=int, default=2048)
@@ -196,7 +190,7 @@ def main() -> None:
     second.add_argument("--out", type=Path)
     given = parser.parse_args()
     if given.action == "prepare":
-        prepare(given.folder, given.corpus, given.data)
+        prepare(given.folder, given.corpus)
     else:
         run(given.folder, tokens=given.tokens, limit=given.limit, tenth=given.tenth, out=given.out)
 

@@ -1,14 +1,13 @@
 """What every judge ranks and certifies on every corpus, and the certifiability law over them.
 
     python benchmarks/judges.py [--corpus NAME …] [--judge NAME …] [--model smollm2] [--root DIR]
-                                [--data DIR] [--longest CHARS] [--quick]
+                                [--data DIR] [--quick]
 
 The two embedded corpora, and those of the folder of published runs DIR (../shared/data) that are
 there. A judge is trained as on the platform, at seed 42; CAL alone certifies every judge, so that
 all rows are of the same labels. Reject side: certified coverage on CAL, then verdict, coverage and
 error of the audit on TEST, "-" where nothing is certified. CPU minutes are of training, scores and
-certificates. With --longest an action or observation keeps no more characters than that, so that
-the figures show what the middles of long texts add. With --root what is trained is kept there. --model smollm2 (`make smollm2`) is the
+certificates. With --root what is trained is kept there. --model smollm2 (`make smollm2`) is the
 ladder base, sft, grpo of SmolLM2. Where `base` is among the judges, the law is fitted to the points
 of the corpora at the end. --quick: two attempts a task of one embedded corpus, lexical and base.
 """
@@ -18,9 +17,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from published import DATA, PUBLISHED, labelled_runs
@@ -28,7 +25,6 @@ from published import DATA, PUBLISHED, labelled_runs
 from certify_assets.corpora.config import CorpusConfig, embedded_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED
-from certify_assets.corpora.formats.base import excerpt
 from certify_assets.errors import CertifyError
 from certify_assets.judges.base import judge_auroc
 from certify_assets.judges.judged import JudgedCorpus
@@ -57,7 +53,6 @@ def prepared(
     *,
     quick: bool = False,
     rl_labels: str = "choose",
-    longest: int | None = None,
 ) -> str | None:
     """Import and split a corpus; return the name under which it is stored, if it is there."""
     frame = labelled_runs(name, data)
@@ -68,10 +63,6 @@ def prepared(
         config = embedded_config(name)
     else:
         name = "few_attempts" if quick else f"{name}_runs"
-        if longest is not None:
-            whole = frame["steps"].map(list)
-            frame["steps"] = whole.map(partial(shortened, longest=longest))
-            print(f"{name}: {(whole != frame['steps']).sum()} runs have a longer text")
         path = store.local_path(f"{name}.parquet")
         path.parent.mkdir(parents=True, exist_ok=True)
         frame[(frame["attempt"] < 2) | (not quick)].to_parquet(path, index=False)
@@ -81,11 +72,6 @@ def prepared(
         Corpus(store, name).prepare()
     print(f"{name}: {len(frame):,} runs", flush=True)
     return name
-
-
-def shortened(steps: Iterable[Mapping[str, str]], longest: int) -> list[dict[str, str]]:
-    """Cut the middles of texts that are longer."""
-    return [{part: excerpt(text, longest) for part, text in step.items()} for step in steps]
 
 
 def row(store: Store, corpus: str, judge: str) -> str:
@@ -134,7 +120,6 @@ def main() -> None:
     parser.add_argument("--model", choices=("compact", "smollm2"), default="compact")
     parser.add_argument("--root", type=Path)
     parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--longest", type=int, metavar="CHARS")
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     corpora, judges = given.corpus or (*EMBEDDED, *PUBLISHED), given.judge or JUDGES
@@ -149,7 +134,7 @@ def main() -> None:
             store.write_bytes("judges.yaml", SMOLLM2_JUDGES)
             judges = given.judge or SMOLLM2
         for name in corpora:
-            corpus = prepared(store, name, given.data, quick=given.quick, longest=given.longest)
+            corpus = prepared(store, name, given.data, quick=given.quick)
             if corpus is None:
                 continue
             for judge in judges:

@@ -9,7 +9,6 @@ paper's process, seconds on a free core. --quick: a tenth of the trials.
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -276,7 +275,6 @@ def _third_gate() -> PaperFact:
             "term": sizes["Term"],
             "limit": limits[0],
             "limit_on_grid": limits[1],
-            "zero_error": math.log(0.05) / math.log(0.9),
         },
     )
 
