@@ -195,23 +195,3 @@ def test_a_language_model_of_a_folder_goes_from_settings_to_certificates(corpora
     configure(corpora.root, {**entry, "prompt": {**YES, "closing": "Was it done?"}})
     with pytest.raises(StaleCertificateError, match=r"another reading than judges"):
         judged(corpora, "three", "mine").require_scores()
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ({"runs": 12}, "recipe"),
-        ({"learning_rate": 0.01}, "recipe"),
-        ({"runs": None, "epochs": None}, "recipe"),
-        ({"model": "me/tiny", "revision": "0" * 40}, "model"),
-        ({"family": "lexical", "runs": None, "epochs": None}, "family"),
-        ({}, ""),
-    ],
-)
-def test_every_setting_of_a_training_is_compared(
-    tmp_path: Path, change: dict[str, Any], named: str
-) -> None:
-    entry = {"name": "mine", "family": "sft", "runs": 6, "epochs": 1.0}
-    then = judge_spec("mine", configure(str(tmp_path), entry)).registration()
-    now = judge_spec("mine", configure(str(tmp_path), {**entry, **change}))
-    assert now.changed_since(then) == named

@@ -151,8 +151,6 @@ class GrpoRun:
             lr_scheduler_type="linear",
             max_steps=config.steps,
             max_grad_norm=config.max_grad_norm,
-            # TRL turns it on by itself, which on a small model costs time
-            gradient_checkpointing=False,
             **settings,
         )
 

@@ -49,7 +49,6 @@ class SftConfig:
     accumulation: int = 4
     seed: int = 42
     max_grad_norm: float = 1.0
-    gradient_checkpointing: bool = False
 
 
 def train_sft(
@@ -110,7 +109,6 @@ def train_sft(
                 max_grad_norm=config.max_grad_norm,
                 per_device_train_batch_size=config.batch_size,
                 gradient_accumulation_steps=config.accumulation,
-                gradient_checkpointing=config.gradient_checkpointing,
                 # the rows are ready: TRL would cut at 1,024 tokens and lose the label
                 max_length=None,
                 dataset_kwargs={"skip_prepare_dataset": True},

@@ -115,6 +115,8 @@ def arguments(
             optim="adamw_torch_fused" if on.accelerated else "adamw_torch",
             dataloader_pin_memory=on.accelerated,
             dataloader_num_workers=0,
+            # TRL turns it on by itself, which on a small model costs time
+            gradient_checkpointing=False,
             remove_unused_columns=False,
             warmup_steps=0,
             weight_decay=0.0,

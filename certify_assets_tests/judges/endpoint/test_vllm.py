@@ -14,14 +14,10 @@ from numpy.typing import NDArray
 from certify_assets.judges.endpoint.judge import EndpointRun, connected
 from certify_assets.judges.endpoint.questions import EndpointPrompt, prompt_of
 from certify_assets_tests.judges.endpoint.faulty_server import judge_of
-from certify_assets_tests.judges.endpoint.tiny_model import write_tiny_adapter, write_tiny_model
+from certify_assets_tests.judges.endpoint.tiny_model import write_tiny_model
 from certify_assets_tests.judges.endpoint.vllm_process import require_vllm, vllm_server
 
-# peft saves through a name that the pinned transformers has renamed
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning"),
-]
+pytestmark = pytest.mark.slow
 
 TEXTS = [
     f"TASK\n  press button {number}\nSTEP 1\n  {'click ' * (1 + number % 5)}the page "
@@ -36,38 +32,30 @@ class Vllm(NamedTuple):
 
     url: str
     model: Path
-    adapter: Path
 
 
 @pytest.fixture(scope="module")
 def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vllm]:
-    """vLLM with a random model and a LoRA module of it."""
+    """vLLM with a random model."""
     root = tmp_path_factory.mktemp("vllm")
     require_vllm()
     model = write_tiny_model(root / "model")
-    adapter = write_tiny_adapter(model, root / "adapter")
-    with vllm_server(
-        model, "tiny", root / "log", options=("--lora-modules", f"sft={adapter}")
-    ) as url:
-        yield Vllm(url, model, adapter)
+    with vllm_server(model, "tiny", root / "log") as url:
+        yield Vllm(url, model)
 
 
-def _run(vllm: Vllm, model: str = "tiny", **settings: Any) -> EndpointRun:
-    entry = judge_of(vllm.url, model=model, form="completion", timeout_seconds=120.0, **settings)
+def _run(vllm: Vllm, **settings: Any) -> EndpointRun:
+    entry = judge_of(vllm.url, model="tiny", form="completion", timeout_seconds=120.0, **settings)
     return connected(entry).run(TEXTS)
 
 
-def _direct(
-    vllm: Vllm, prompt: EndpointPrompt, words: tuple[str, str], adapter: Path | None = None
-) -> NDArray[np.float64]:
+def _direct(vllm: Vllm, prompt: EndpointPrompt, words: tuple[str, str]) -> NDArray[np.float64]:
     """Log-probabilities of both verdicts by Transformers in float32, one text at a time."""
     import torch
-    from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(vllm.model)
-    model: Any = AutoModelForCausalLM.from_pretrained(vllm.model, dtype=torch.float32)
-    model = (model if adapter is None else PeftModel.from_pretrained(model, adapter)).eval()
+    model: Any = AutoModelForCausalLM.from_pretrained(vllm.model, dtype=torch.float32).eval()
     verdicts = [tokenizer.encode(word, add_special_tokens=False) for word in words]
     assert [len(ids) for ids in verdicts] == [1, 1]
     rows = []
@@ -106,11 +94,3 @@ def test_chats_are_read_at_the_first_token_of_the_answer(vllm: Vllm) -> None:
     settings = judge.provenance().settings
     assert settings["read"] == "token_ids" and settings["server"]["version"]
     assert _gap(judge.run(TEXTS), _direct(vllm, prompt_of(entry), ("SUCCESS", "FAIL"))) <= 1e-4
-
-
-def test_a_lora_module_is_a_model_of_its_own(vllm: Vllm) -> None:
-    prompt = prompt_of(judge_of(vllm.url, form="completion"))
-    run = _run(vllm, "sft")
-    direct = _direct(vllm, prompt, WORDS, vllm.adapter)
-    assert _gap(run, direct) <= 1e-4 and run.report.models == ("sft",)
-    assert np.abs(direct - _direct(vllm, prompt, WORDS)).max() > 0.01

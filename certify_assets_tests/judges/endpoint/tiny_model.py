@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from certify_assets_tests.judges.lm.models import tiny_qwen3, with_lora
+from certify_assets_tests.judges.lm.models import tiny_qwen3
 
 TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
@@ -51,14 +51,4 @@ def write_tiny_model(folder: Path) -> Path:
     sizes = {"intermediate_size": 128, "max_position_embeddings": 1024, "eos_token_id": 2}
     model = tiny_qwen3(7, vocab_size=size, initializer_range=0.3, **sizes)
     model.save_pretrained(folder, safe_serialization=True)
-    return folder
-
-
-def write_tiny_adapter(model: Path, folder: Path) -> Path:
-    """Write LoRA weights of rank 4 on every linear layer, not zero as a fresh adapter would be."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
-    with_lora(base, seed=8, spread=0.1).save_pretrained(folder)
     return folder

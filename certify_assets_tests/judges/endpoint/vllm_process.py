@@ -6,7 +6,7 @@
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def require_vllm() -> Path:
 
 
 @contextmanager
-def vllm_server(model: Path, name: str, log: Path, *, options: Sequence[str] = ()) -> Iterator[str]:
+def vllm_server(model: Path, name: str, log: Path) -> Iterator[str]:
     """Serve a model folder under a name while the block lasts; give the base URL."""
     venv, port = require_vllm(), str(free_port())
     url = f"http://127.0.0.1:{port}/v1"
@@ -41,7 +41,7 @@ def vllm_server(model: Path, name: str, log: Path, *, options: Sequence[str] = (
     command = [REPOSITORY / "tools/vllm_server.sh", "serve", model, port]
     with log.open("wb") as stream:
         process = subprocess.Popen(
-            [*map(str, command), "--served-model-name", name, *options],
+            [*map(str, command), "--served-model-name", name],
             env={**os.environ, **environment},
             stdout=stream,
             stderr=stream,

@@ -9,13 +9,11 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError, IntegrityError, LeakError, StaleCertificateError
-from certify_assets.files import read_json
 from certify_assets.judges.families.harvest import harvest_violations
-from certify_assets.judges.lm.judge import CausalJudge
 from certify_assets.operations import certifier
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.ledger import ledger_entries, ledger_violations
-from certify_assets.research.harvest_learners import Splits, learner_maker
+from certify_assets.research.harvest_learners import learner_maker
 from certify_assets.research.harvest_study import HarvestPlan, harvest_rows, run_harvests
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
@@ -139,24 +137,3 @@ def test_a_structural_leak_stops_a_study(store: Store) -> None:
     corpus = Corpus(store, "c")
     with learner_maker(corpus, "lexical") as make, pytest.raises(LeakError):
         run_harvests(corpus, HarvestPlan(), make)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("learner", ["lexical_transfer", "sft_transfer"])
-def test_a_learner_by_transfer_starts_from_runs_of_other_corpora(
-    store: Store, tmp_path: Path, learner: str
-) -> None:
-    register_runs(store, "other", write_runs(tmp_path / "o.jsonl", tasks=40, attempts=3), rl=True)
-    Corpus(store, "other").prepare()
-    corpus = Corpus(store, "c")
-    splits = Splits(*(corpus.split(name) for name in ("sft", "rl", "cal", "test")), corpus.manifest)
-    with learner_maker(corpus, learner) as make:
-        made = make(splits)
-        assert made.transfer and set(made.source["corpus"]) == {"other"}
-        judge = made.train(made.source.head(8))
-        assert judge.provenance().sha256
-        if isinstance(judge, CausalJudge):
-            assert judge.adapter is not None
-            trained = read_json(judge.adapter / "provenance.json")
-            # as the transfer judge reads its pool
-            assert trained["config"]["epochs"] == 1

