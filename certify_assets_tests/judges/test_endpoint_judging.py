@@ -37,7 +37,6 @@ ENTRY: dict[str, Any] = {
     "url": "",
     "model": "m",
     "revision": "shipped",
-    "read": "top",
     "prices": {"prompt": 2.0, "completion": 10.0},
     "attempts": 2,
 }
@@ -182,7 +181,7 @@ def test_a_server_that_shows_no_verdict_is_left_before_it_costs() -> None:
         return Action(chat_body(logs={"Well": -0.1}))
 
     with faulty_server(silent) as server:
-        judge = connected(judge_of(server.url, concurrency=1, read="top"))
+        judge = connected(judge_of(server.url, concurrency=1))
         with pytest.raises(InputError, match="none of the first 50 answers"):
             # each question is of three runs
             judge.run([f"run {number % 80}" for number in range(240)])

@@ -140,12 +140,7 @@ class EndpointJudge:
             "budget_tokens": entry.budget_tokens,
         }
         if entry.mode == "logprob":
-            by_top = connection.read == "top"
-            settings |= {
-                "read": connection.read,
-                "verdict_ids": None if by_top or not connection.ids else list(connection.ids),
-                "top": entry.top if by_top else None,
-            }
+            settings["top"] = entry.top
         # nothing is trained: what was chosen takes the adapter's place
         adapter = sha256_bytes(canonical_json(settings))
         version = connection.identity.get("version") or "of unknown version"
@@ -262,9 +257,7 @@ def connected(
     answers: Callable[[], AbstractContextManager[Kept]] = lambda: nullcontext((None, ())),
 ) -> EndpointJudge:
     """Ask the server what it is; the judge that it can be asked as is not stored yet."""
-    with answers() as (path, kept), AnswerJournal(path, kept) as journal:
-        connection = complete(connect(entry, journal))
-    return EndpointJudge(connection, renderer_sha256, answers)
+    return EndpointJudge(complete(connect(entry)), renderer_sha256, answers)
 
 
 def register(judge: StoredJudge, entry: EndpointEntry) -> EndpointJudge:
@@ -280,14 +273,7 @@ def registered_judge(
     judge: StoredJudge, entry: EndpointEntry, record: JudgeRecord, *, replay: bool
 ) -> EndpointJudge:
     """Return the judge as it was registered; refuse a server that is another one by now."""
-    answered = record.details["answers"]
-    ids = answered["verdict_ids"]
-    connection = Connection(
-        entry,
-        answered["read"],
-        None if ids is None else (ids[0], ids[1]),
-        record.details["server"],
-    )
+    connection = Connection(entry, record.details["server"])
     answers = partial(answers_of, judge, replay=replay)
     found = EndpointJudge(connection, record.renderer_sha256, answers, replay)
     if found.provenance().adapter_sha256 != record.adapter_sha256:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, TypeGuard
 
 from certify_assets.corpora.rendering import defuse
 from certify_assets.documents import Document
-from certify_assets.errors import CertifyError, InputError, IntegrityError
+from certify_assets.errors import CertifyError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.endpoint.settings import PAPER, EndpointEntry
 from certify_assets.judges.lm.prompt import AuditorPrompt
@@ -299,29 +299,18 @@ def characters(question: Question) -> int:
 def request(
     entry: EndpointEntry,
     question: Question,
-    *,
-    read: str,
-    ids: tuple[int, int] | None,
     index: int = 0,
 ) -> Request:
-    """Build request number ``index`` of a text; ``ids`` are the tokens of success and failure."""
+    """Build request number ``index`` of a text."""
     chat = not isinstance(question, str)
     fields: dict[str, Any] = {"max_tokens": 1, "temperature": entry.heat}
     reader: Callable[[Mapping[str, Any]], Reply] = read_text
     if entry.mode != "logprob":
         fields |= {"max_tokens": entry.max_tokens, "seed": entry.seed + index}
-    elif read == "top":
+    else:
         in_chat = {"logprobs": True, "top_logprobs": entry.top}
         fields |= in_chat if chat else {"logprobs": entry.top}
         reader = partial(read_logprobs, names=entry.words)
-    elif ids is None:
-        raise InputError(
-            "reading verdicts by token_ids needs a server with /tokenize; choose read: top."
-        )
-    else:
-        fields |= {"logprobs": True if chat else 1, "logprob_token_ids": list(ids)}
-        fields |= {"return_tokens_as_token_ids": True}
-        reader = partial(read_logprobs, names=[f"token_id:{number}" for number in ids])
     asked = question if isinstance(question, str) else list(question)
     content = {"messages" if chat else "prompt": asked}
     body = {"model": entry.model, **content, **fields, **entry.extra}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -23,7 +23,7 @@ from certify_assets.judges.endpoint.questions import (
     prompt_of,
     request,
 )
-from certify_assets.judges.endpoint.settings import READS, EndpointEntry
+from certify_assets.judges.endpoint.settings import EndpointEntry
 
 _T = TypeVar("_T")
 # a scoring in which so many answers show no verdict would cost all the same and give no score
@@ -116,9 +116,6 @@ class Connection:
     """A judge of judges.yaml and what its server said of itself."""
 
     entry: EndpointEntry
-    # how verdicts are read, and the tokens of success and failure where the server has them
-    read: str
-    ids: tuple[int, int] | None = None
     # an answer is reused for the same server, model and version only
     identity: Mapping[str, str | int] = field(default_factory=dict)
 
@@ -130,7 +127,7 @@ class Connection:
     def request(self, text: str, index: int = 0) -> Request:
         """Return a request of a text; the middle of one that is too long is cut."""
         question = self._fitted(text)
-        return request(self.entry, question, read=self.read, ids=self.ids, index=index)
+        return request(self.entry, question, index)
 
     def key(self, item: Request) -> str:
         """Return the name under which an answer is kept."""
@@ -266,8 +263,7 @@ class _Scoring:
             self.silent = None
             return
         self.silent += 1
-        by_tokens = self.connection.read == "top" and entry.mode == "logprob"
-        if by_tokens and self.silent == _SILENT:
+        if entry.mode == "logprob" and self.silent == _SILENT:
             words = " and ".join(map(repr, entry.words))
             raise InputError(
                 f"none of the first {_SILENT} answers of {entry.plain_url} has {words} among its "
@@ -307,21 +303,10 @@ def _first(errors: BaseExceptionGroup[CertifyError]) -> CertifyError:
     return found
 
 
-# stands for a run in the request that settles how verdicts are read
-_PROBE = "TASK\n  none\n"
-
-
-async def connect(entry: EndpointEntry, journal: AnswerJournal) -> Connection:
-    """Ask a server what it is; settle by one real request how verdicts are read."""
+async def connect(entry: EndpointEntry) -> Connection:
+    """Ask a server what it is."""
     async with Client(entry) as client:
-        connection = Connection(entry, entry.read, None, await _identity(client))
-        if entry.mode != "logprob":
-            return replace(connection, read="top")
-        if entry.read != "top":
-            connection = replace(connection, ids=await verdict_ids(client, entry))
-        if entry.read != "auto":
-            return connection
-        return await _settled(client, journal, connection)
+        return Connection(entry, await _identity(client))
 
 
 async def _identity(client: Client) -> dict[str, str | int]:
@@ -349,52 +334,3 @@ async def _told(client: Client, url: str) -> Mapping[str, Any]:
         # verdict says
         pass
     return {}
-
-
-async def verdict_ids(client: Client, entry: EndpointEntry) -> tuple[int, int] | None:
-    """Return the tokens of both verdicts where the server tells; None where they are not one."""
-    before = await _tokens(client, entry.marker) if entry.marker else []
-    found = [await _tokens(client, entry.marker + word) for word in entry.words]
-    if before is None or None in found:
-        return None
-    ends = [whole[len(before) :] for whole in found if whole and whole[: len(before)] == before]
-    if [len(end) for end in ends] != [1, 1] or ends[0] == ends[1]:
-        return None
-    return ends[0][0], ends[1][0]
-
-
-async def _tokens(client: Client, text: str) -> list[int] | None:
-    payload = {"model": client.server.model, "prompt": text, "add_special_tokens": False}
-    try:
-        tokens = (await client.ask(f"{client.server.root_url}/tokenize", payload)).get("tokens")
-    except CertifyError:
-        return None
-    whole = isinstance(tokens, list) and all(type(token) is int for token in tokens)
-    return tokens if whole else None
-
-
-async def _settled(client: Client, journal: AnswerJournal, connection: Connection) -> Connection:
-    said = "it knows none of the ways"
-    for read in READS:
-        if read == "token_ids" and connection.ids is None:
-            continue
-        found = replace(connection, read=read)
-        item = found.request(_PROBE)
-        key = found.key(item)
-        known = journal.get(key)
-        try:
-            reply = (
-                await ask_once(client, journal, key, item)
-                if known is None
-                else Reply.from_dict(known)
-            )
-        except (RefusedError, MisshapenError) as error:
-            said = str(error).rstrip(".")
-            continue
-        # a server that does not know the field leaves it out of account and returns other tokens
-        if read == "top" or reply.reason != "missing":
-            return found
-    raise InputError(
-        f"{connection.entry.plain_url} gives no log-probabilities of verdicts ({said}); check URL "
-        "and model, or choose asking cot or sc_5."
-    )

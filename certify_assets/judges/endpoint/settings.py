@@ -18,8 +18,6 @@ from certify_assets.judges.reading import JudgeInput
 
 #: votes of one word and a chain of thought at temperature 1, as in the paper
 PAPER = "paper"
-#: ways to read a verdict at the first token, the exact one first
-READS = ("token_ids", "top")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _VOTES = re.compile(r"sc_([1-9][0-9]{0,2})")
 
@@ -143,10 +141,7 @@ class EndpointEntry(Server):
     temperature: int | float | None = None
     seed: int = Field(default=42, description="vote i is drawn with seed + i")
     max_tokens: int = Field(default=512, ge=1, description="longest answer in words")
-    read: Literal["auto", "token_ids", "top"] = Field(
-        default="auto", description="how a verdict is read: exactly, or among the likeliest tokens"
-    )
-    top: int = Field(default=20, ge=2, le=20, description="likeliest tokens asked for")
+    top: int = Field(default=20, ge=2, description="likeliest tokens asked for")
     extra: dict[str, Any] = Field(
         default={}, description="further fields of the request body; null takes a field out"
     )
@@ -226,7 +221,7 @@ class EndpointEntry(Server):
             "url": self.plain_url,
             "model": self.model,
             "revision": self.revision,
-            "asking": {**self.question(), "read": self.read, "top": self.top},
+            "asking": {**self.question(), "top": self.top},
             "auditor": self.auditor.model_dump(),
             "form": self.form,
             "budget_tokens": self.budget_tokens,

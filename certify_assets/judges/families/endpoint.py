@@ -58,10 +58,6 @@ class EndpointFamily(JudgeFamily):
             success_weight=1.0,
             prompt_sha256=connection.prompt.sha256,
             server=dict(connection.identity),
-            answers={
-                "read": connection.read,
-                "verdict_ids": connection.ids and list(connection.ids),
-            },
             provenance=asdict(provenance),
         )
 

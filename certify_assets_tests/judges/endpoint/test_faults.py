@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from certify_assets.errors import CertifyError, InputError, IntegrityError
-from certify_assets.judges.endpoint import scoring
+from certify_assets.errors import InputError, IntegrityError
 from certify_assets.judges.endpoint.client import UnavailableError
 from certify_assets.judges.endpoint.judge import EndpointRun, connected
 from certify_assets_tests.judges.endpoint.faulty_server import (
@@ -30,7 +29,7 @@ def _no_long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _run(server: Faulty, texts: list[str] = TEXTS, **settings: Any) -> EndpointRun:
-    plain: dict[str, Any] = {"read": "top", "attempts": 3, "concurrency": 2, "timeout_seconds": 5.0}
+    plain: dict[str, Any] = {"attempts": 3, "concurrency": 2, "timeout_seconds": 5.0}
     return connected(judge_of(server.url, **plain | settings)).run(texts)
 
 
@@ -152,7 +151,7 @@ def test_a_server_that_does_not_say_what_it_is_can_judge() -> None:
             "/v1/models": Action({"data": [{"id": "other"}, served]}),
             "/version": Action({"version": "1.2"}),
         }
-        provenance = connected(judge_of(server.url, read="top")).provenance()
+        provenance = connected(judge_of(server.url)).provenance()
     said = {"revision": "", "version": "1.2", "parent": "base", "max_model_len": 8}
     assert provenance.settings["server"] == {"url": server.url} | said
     assert "1.2" in provenance.engine
@@ -176,24 +175,3 @@ def test_a_model_that_changes_on_the_way_is_refused() -> None:
         pytest.raises(IntegrityError, match="answered as m-1 and as m-2"),
     ):
         _run(server)
-
-
-def test_auto_falls_back_to_the_likeliest_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def ids(*_: Any) -> tuple[int, int]:
-        return 5, 6
-
-    refusal = Action({"error": {"message": "unknown field"}}, status=400)
-    for by_ids in (refusal, GOOD):
-        monkeypatch.setattr(scoring, "verdict_ids", ids)
-        with faulty_server(
-            lambda payload, times, by_ids=by_ids: by_ids if "logprob_token_ids" in payload else GOOD
-        ) as server:
-            judge = connected(judge_of(server.url))
-            assert judge.provenance().settings["read"] == "top"
-            np.testing.assert_array_equal(judge.score(TEXTS).score, [1.5, 1.5, 1.5])
-        monkeypatch.undo()
-    with (
-        faulty_server(lambda payload, times: Action(chat_body("SUCCESS"))) as server,
-        pytest.raises(CertifyError, match="choose asking cot or sc_5"),
-    ):
-        connected(judge_of(server.url))

@@ -51,7 +51,7 @@ def test_scores_come_in_the_order_of_the_texts_and_within_the_bound(concurrency:
         return Action(chat_body(logs=_logs(payload)), delay=0.02 * (number % 3))
 
     with faulty_server(slow) as server:
-        judge = _judge(server.url, read="top", concurrency=concurrency)
+        judge = _judge(server.url, concurrency=concurrency)
         found = judge.run([f"run {number}" for number in range(40)])
     expected = [-0.01 * (1 + number) for number in range(40)]
     np.testing.assert_allclose(found.scores.log_p_success, expected)
@@ -62,7 +62,7 @@ def test_scores_come_in_the_order_of_the_texts_and_within_the_bound(concurrency:
 
 def test_the_bill_is_per_decision() -> None:
     with faulty_server(_by_number) as server:
-        report = _judge(server.url, read="top").run(["run 0", "run 1"]).report
+        report = _judge(server.url).run(["run 0", "run 1"]).report
     # 100 prompt tokens at 2 and 10 completion tokens at 10 a million
     assert (report.prompt_tokens, report.completion_tokens) == (200, 20)
     assert (report.cost, report.cost_per_decision) == pytest.approx((6e-4, 3e-4))
@@ -71,7 +71,7 @@ def test_the_bill_is_per_decision() -> None:
 
 def test_equal_texts_are_asked_once_and_no_text_is_none() -> None:
     with faulty_server(_by_number) as server:
-        judge = _judge(server.url, read="top")
+        judge = _judge(server.url)
         found = judge.run(["run 1", "run 2", "run 1", "run 1"])
         empty = judge.run([])
     assert max(server.arrived.values()) == 1
@@ -139,7 +139,7 @@ def test_requests_keep_to_their_rate(pace: dict[str, Any]) -> None:
         return Action({**chat_body(logs=_logs(payload)), "usage": usage})
 
     with faulty_server(costly) as server:
-        _judge(server.url, read="top", **pace).run([f"run {n}" for n in range(9)])
+        _judge(server.url, **pace).run([f"run {n}" for n in range(9)])
     # eight gaps of 50 ms, of which the first connection may take some
     assert server.times[-1] - server.times[0] >= 0.25
 
@@ -150,7 +150,7 @@ from pathlib import Path
 from contextlib import nullcontext
 from certify_assets.judges.endpoint.judge import connected
 from certify_assets.judges.endpoint.settings import EndpointEntry
-entry = EndpointEntry(name="served", url=sys.argv[1], model="m", concurrency=4, read="top",
+entry = EndpointEntry(name="served", url=sys.argv[1], model="m", concurrency=4,
     timeout_seconds=30)
 judge = connected(entry, answers=lambda: nullcontext((Path(sys.argv[2]), ())))
 print(judge.run([f"run {number}" for number in range(30)]).scores.score.tolist())
@@ -224,7 +224,7 @@ def test_nothing_that_the_environment_holds_for_another_server_is_sent(
         monkeypatch.setenv(name, SECRET)
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", f"X-Leak: {SECRET}")
     with faulty_server(_by_number) as server:
-        _judge(server.url, read="top").score(["run 0"])
+        _judge(server.url).score(["run 0"])
     assert server.keys == [None]
     asked = {"host", "accept", "accept-encoding", "connection", "user-agent"}
     assert server.headers <= asked | {"content-type", "content-length"}

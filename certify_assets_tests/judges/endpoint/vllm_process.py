@@ -41,7 +41,7 @@ def vllm_server(model: Path, name: str, log: Path) -> Iterator[str]:
     command = [REPOSITORY / "tools/vllm_server.sh", "serve", model, port]
     with log.open("wb") as stream:
         process = subprocess.Popen(
-            [*map(str, command), "--served-model-name", name],
+            [*map(str, command), "--served-model-name", name, "--max-logprobs", "600"],
             env={**os.environ, **environment},
             stdout=stream,
             stderr=stream,
