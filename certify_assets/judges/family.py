@@ -198,9 +198,7 @@ def certify_candidates(
 ) -> list[CandidateScore]:
     """Certify every candidate on its scores of CAL, at δ over their number.
 
-    The budget is the smallest at which one of them certifies anything, else the largest. Next to
-    the coverage that counts stands the one as if there were no other candidate, which is no
-    promise.
+    The budget is the smallest at which one of them certifies anything, else the largest.
     """
     # A certificate holds for a judge that was fixed before its outcomes were read. The best of
     # several on one table is a maximum: certified there at δ it breaks its promise more often than
@@ -208,15 +206,15 @@ def certify_candidates(
     certifiers = {name: Certifier.of(*columns(table)) for name, table in tables.items()}
     rows: list[CandidateScore] = []
     for alpha in config.alphas:
-        alone = Settings(alpha=alpha, delta=DELTA, procedure=PROCEDURES[0], grid=config.grid)
-        counted = alone.replace(candidates=len(tables))
+        settings = Settings(
+            alpha=alpha,
+            delta=DELTA,
+            procedure=PROCEDURES[0],
+            grid=config.grid,
+            candidates=len(tables),
+        )
         rows = [
-            {
-                "name": name,
-                "alpha": alpha,
-                "coverage": certifier.issue(counted).coverage,
-                "uncorrected": certifier.issue(alone).coverage,
-            }
+            {"name": name, "alpha": alpha, "coverage": certifier.issue(settings).coverage}
             for name, certifier in certifiers.items()
         ]
         if any(row["coverage"] for row in rows):

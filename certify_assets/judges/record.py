@@ -37,8 +37,6 @@ class CandidateScore(TypedDict):
     success_weight: NotRequired[float]
     alpha: float
     coverage: float
-    # certified as if there were no other candidate
-    uncorrected: NotRequired[float]
 
 
 class JudgeRecord(Document):

@@ -436,16 +436,14 @@ def _arms(source: PageSource) -> Section:
         [
             PageCell(arm["name"], note="chosen" if place in chosen else ""),
             percent(arm["coverage"]),
-            percent(arm.get("uncorrected")),
         ]
         for place, arm in enumerate(arms)
     ]
     budget = f"certified on CAL, error at most {percent(arms[0]['alpha'])}"
-    columns = ("candidate", budget, "as if alone")
+    columns = ("candidate", budget)
     about = (
         "The judge was chosen on CAL among arms of GRPO after different numbers of steps, and the "
-        "judge that they start from. Each is certified at the level divided by their number, which "
-        "is what the choice compares. As if alone: the paper's number, no promise after a choice."
+        "judge that they start from. Each is certified at the level divided by their number."
     )
     table = PageTable("Candidates of the choice on CAL", columns, rows, marked=chosen)
     return Section("Candidates", "arms", texts=[about], tables=[table])
