@@ -1,10 +1,15 @@
-"""The columns of a table, read as scores, outcomes or names; what breaks a rule is refused."""
+"""The columns of a table, read as scores, outcomes or names.
+
+A library alone reads most of what is refused here as other numbers, as other tasks, or as none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+import re
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +17,9 @@ from numpy.typing import NDArray
 from certify_assets.arrays import Floats, Objects
 from certify_assets.names import folding, spelled, two_spellings
 from certify_assets.tables.outcomes import OutcomeColumn
-from certify_assets.tables.rules import IDS, NAMES, SCORES, WRITTEN_SCORES, Rule
 from certify_assets.tables.settings import TableSettings
 from certify_assets.tables.table import (
+    MISSING_ID,
     Table,
     TableError,
     array_of,
@@ -23,6 +28,67 @@ from certify_assets.tables.table import (
     name_of,
     number_of,
     shown,
+)
+
+# 1,234 may be a thousand and more, and 1.234 where the numbers next to it have no point
+_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}([.,]\d{3})+\s*")
+_BELOW_THOUSAND = re.compile(r"\s*[+-]?\d{1,3}\s*")
+_EMPTY = re.compile(rf"^\s*({'|'.join(MISSING_ID)})\s*$", re.IGNORECASE | re.MULTILINE)
+_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
+
+#: the values at fault among those of a column, and the sentence about the first, after its place
+Rule = tuple[Callable[[Sequence[Any]], Collection[Any]], str]
+
+
+def _thousands(cells: Sequence[Any]) -> Collection[str]:
+    texts = [cell for cell in cells if isinstance(cell, str)]
+    for sign in ",.":
+        marked = [text for text in texts if sign in text]
+        if marked and all(map(_THOUSANDS.fullmatch, marked)):
+            doubtful = sign == "," or any(map(_BELOW_THOUSAND.fullmatch, texts))
+            return marked[:1] if doubtful else []
+    return []
+
+
+def _unwritable(names: Sequence[str]) -> Collection[str]:
+    # all names are looked at as one text first: tables hold millions
+    there = _UNWRITABLE.search("".join(names))
+    return [name for name in names if _UNWRITABLE.search(name)] if there else []
+
+
+def _empty(names: Sequence[str]) -> Collection[str]:
+    there = _EMPTY.search("\n".join(names))
+    return [name for name in names if name.strip().lower() in MISSING_ID] if there else []
+
+
+_WRITTEN: Final[Rule] = (
+    _thousands,
+    ": {value} may be a thousand or a decimal. Write every score with its decimals, and none "
+    "with separators of thousands.",
+)
+#: of scores as they are read: None where a cell is no number
+_SCORES: Final[tuple[Rule, ...]] = (
+    (
+        lambda scores: {None}.intersection(scores),
+        ": {value} is not a number. Give the judge's score, or leave it empty where there is none.",
+    ),
+    (
+        lambda scores: {math.inf, -math.inf}.intersection(scores),
+        ": the score is infinite. Give a finite number, or leave it empty.",
+    ),
+)
+#: of names as they are read: None where a cell is none
+_NAMES: Final[tuple[Rule, ...]] = (
+    (
+        lambda names: {None}.intersection(names),
+        ": {value} is no name but a {kind}. Give text or a whole number.",
+    ),
+    (_unwritable, ": {value} holds a NUL or half a character. Correct the text."),
+)
+#: of names of tasks and runs
+_IDS: Final[tuple[Rule, ...]] = (
+    *_NAMES,
+    (_empty, " is empty. Every trajectory needs the task that it attempts and its own id."),
 )
 
 
@@ -58,16 +124,16 @@ class ColumnReader:
     def _obeys(
         self,
         column: str,
-        rules: Iterable[Rule],
+        rules: Sequence[Rule],
         values: Sequence[Any],
         distinct: Sequence[Any] | None = None,
     ) -> bool:
         """Whether what was read of a column obeys rules; refuse the first that it breaks."""
-        for rule in rules:
-            if bad := set(rule.broken(values if distinct is None else distinct)):
+        for broken, sentence in rules:
+            if bad := set(broken(values if distinct is None else distinct)):
                 places = [place for place, value in enumerate(values) if value in bad]
                 cell = self.table.values(column)[places[0]]
-                said = rule.sentence.format(value=shown(cell), kind=type(cell).__name__)
+                said = sentence.format(value=shown(cell), kind=type(cell).__name__)
                 self.refuse(column, places, said)
                 return False
         return True
@@ -78,15 +144,14 @@ class ColumnReader:
         if stored.dtype != object and not np.isinf(stored).any():
             return stored.astype(np.float64)
         cells = stored.tolist()
-        texts = [cell if isinstance(cell, str) else "" for cell in cells]
-        joined = "".join(texts)
-        if not self._obeys(column, WRITTEN_SCORES, texts):
+        if not self._obeys(column, [_WRITTEN], cells):
             return np.zeros(len(cells))
-        if "," in joined and "." not in joined:
+        texts = "".join(cell for cell in cells if isinstance(cell, str))
+        if "," in texts and "." not in texts:
             self.notes.append("scores with decimal commas")
             cells = [cell.replace(",", ".") if isinstance(cell, str) else cell for cell in cells]
-        numbers = _numbers(cells, joined)
-        return np.array(numbers if self._obeys(column, SCORES, numbers) else 0.0, dtype=np.float64)
+        numbers = _numbers(cells, texts)
+        return np.array(numbers if self._obeys(column, _SCORES, numbers) else 0.0, dtype=np.float64)
 
     def outcomes(self, column: str, *, named: bool) -> NDArray[np.int8]:
         """Return 0 and 1, −1 where there is none; `named` refuses settings that name none."""
@@ -109,11 +174,11 @@ class ColumnReader:
 
     def names(self, column: str) -> Objects:
         """Return a name a row, empty where there is none."""
-        return self._named(column, NAMES)[0]
+        return self._named(column, _NAMES)[0]
 
     def ids(self, column: str) -> Objects:
         """Return a name a row, none empty; refuse one that is there in two spellings."""
-        names, distinct = self._named(column, IDS)
+        names, distinct = self._named(column, _IDS)
         if self.settings.ids and (spelling := folding(distinct)):
             one, other = next(iter(spelling.items()))
             more = f" and {len(spelling) - 1:,} more" if len(spelling) > 1 else ""
@@ -125,7 +190,7 @@ class ColumnReader:
 
     def unique_ids(self, column: str) -> Objects:
         """Return a name a row, none empty; refuse one that is there twice, or in two spellings."""
-        names, distinct = self._named(column, IDS)
+        names, distinct = self._named(column, _IDS)
         if len(distinct) == names.size:
             self._refuse_alike(column, names, distinct, "give each run its own id")
             return names
@@ -141,7 +206,7 @@ class ColumnReader:
         )
         return names
 
-    def _named(self, column: str, rules: Iterable[Rule]) -> tuple[Objects, list[str]]:
+    def _named(self, column: str, rules: Sequence[Rule]) -> tuple[Objects, list[str]]:
         """Return a name a row, and the distinct names; refuse names that break a rule."""
         names, cells = self.table.columns[column], self.table.values(column)
         if set(map(type, cells)) != {str}:
@@ -158,14 +223,12 @@ class ColumnReader:
         pair = two_spellings(distinct)
         if pair is None:
             return False
-        labels = names.tolist()
-        before, place = map(labels.index, pair)
+        before, place = map(names.tolist().index, pair)
         self.refuse(
             column,
             [place],
-            f": {spelled(labels[place])} and {spelled(labels[before])} in "
-            f"{self.table.row(before)} are one name in two spellings. Write the same name in "
-            f"both, or {remedy}.",
+            f": {spelled(pair[1])} and {spelled(pair[0])} in {self.table.row(before)} are one "
+            f"name in two spellings. Write the same name in both, or {remedy}.",
         )
         return True
 

@@ -109,30 +109,26 @@ class ScoreTable:
 
     def options_of_more(self, asked: ReadingOptions) -> ReadingOptions:
         """Return options that read further scores of the judge as these were; refuse others."""
-        issued = IssuedReading(str(self.path), self.reading, self.score_range, "has")
-        return replace(asked, columns={}).under(issued)
+        name = f"the certificate on {self.path}"
+        return replace(asked, columns={}).under(IssuedReading(name, self.reading, self.score_range))
 
     def doubt(self, issued: IssuedReading) -> Doubt | None:
         """Say how the scores are unlike those of a certificate."""
         from certify_assets.certificates.scale import scale_fault
 
-        if issued.scores is None:
+        if (known := issued.scores) is None:
             return None
-        tasks = len(set(self.tasks.tolist())) or self.scores.size
-        fault = scale_fault(issued.scores, self.scores, tasks)
+        fault = scale_fault(known, self.scores, len(set(self.tasks.tolist())) or len(self))
         if fault is None:
             return None
-        low, middle, high = np.nanquantile(self.scores, (0, 0.5, 1))
-        least, most = issued.scores["low"], issued.scores["high"]
-        percentages = low >= 0 and 1 < high <= 100 and least >= 0 and most <= 1
+        low, high = float(np.nanmin(self.scores)), float(np.nanmax(self.scores))
+        percentages = low >= 0 and 1 < high <= 100 and known["low"] >= 0 and known["high"] <= 1
+        percentages |= issued.reading.get("score_scale") == PERCENT
         return Doubt(
-            f"{self.path} has scores from {low:.4g} to {high:.4g} (median {middle:.4g}), and "
-            f"{issued.name} {issued.verb} scores from {least:.4g} to {most:.4g} (median "
-            f"{issued.scores['quantiles'][2]:.4g}): {fault.reason}. Give scores of the same judge "
-            "on the same scale",
-            "probability"
-            if percentages or issued.reading.get("score_scale") == PERCENT
-            else "log-odds",
+            f"{self.path} has scores from {low:.4g} to {high:.4g}, and {issued.name} was issued on "
+            f"scores from {known['low']:.4g} to {known['high']:.4g}: {fault.reason}. Give scores "
+            "of the same judge on the same scale",
+            "probability" if percentages else "log-odds",
             fault.sure,
         )
 
@@ -166,13 +162,11 @@ class ScoreTable:
         Rows without an outcome are left out where the settings say so.
         """
         if self.outcomes is None:
-            raise TableError(
-                [
-                    f"{self.path} has no outcome column; its columns are "
-                    f"{self.table.listed}. Name the one with 0 and 1 with --columns outcome=NAME."
-                ],
-                likely_column("outcome", self.table.names),
+            problem = (
+                f"{self.path} has no outcome column; its columns are {self.table.listed}. Name "
+                "the one with 0 and 1 with --columns outcome=NAME."
             )
+            raise TableError([problem], likely_column("outcome", self.table.names))
         missing = np.flatnonzero(self.outcomes < 0)
         if not missing.size:
             return self
@@ -181,13 +175,11 @@ class ScoreTable:
         if missing.size == len(self):
             raise InputError(f"{self.path} has no outcome in any row. Label its runs first.")
         if "unlabelled" not in self.reading:
-            raise TableError(
-                [
-                    f"{self.path}, {self.table.row(first)} has no outcome ({rows} in "
-                    "all). Label each, or leave these rows out with --set unlabelled=drop."
-                ],
-                {"unlabelled": "drop"},
+            problem = (
+                f"{self.path}, {self.table.row(first)} has no outcome ({rows} in all). Label "
+                "each, or leave these rows out with --set unlabelled=drop."
             )
+            raise TableError([problem], {"unlabelled": "drop"})
         self.refuse_part_of_draw()
         kept = self.take(self.outcomes >= 0)
         notes = (*self.read_as, f"{rows} without an outcome left out")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -116,19 +116,6 @@ class TableSettings:
             )
         return found
 
-    def under(self, issued: TableSettings, name: str) -> TableSettings:
-        """Return the settings of a certificate with these added; refuse what contradicts it."""
-        mine, known = self.provenance(), issued.provenance()
-        settled = known.keys() | (_OUTCOME if known.keys() & _OUTCOME else set())
-        for setting, value in mine.items():
-            if setting in settled and known.get(setting) != value:
-                said = " ".join(f"{key}={known[key]}" for key in sorted(known))
-                raise InputError(
-                    f"{name} was issued on a table that was read with {said}, which "
-                    f"{setting}={value} contradicts. Leave {setting} out."
-                )
-        return TableSettings.of({**mine, **known})
-
     def provenance(self) -> dict[str, str]:
         """Return the settings that are given, as text; `of` reads them again."""
         return {
@@ -186,19 +173,17 @@ class IssuedReading:
     # as `reading_of` returns it
     reading: Mapping[str, str]
     scores: ScoreRange | None = None
-    verb: str = "was issued on"
 
     @classmethod
-    def of(cls, name: Path | str, certificates: Iterable[Certificate]) -> IssuedReading:
+    def of(cls, name: Path | str, certificates: Sequence[Certificate]) -> IssuedReading:
         """Return the reading of certificates of one table."""
-        given = list(certificates)
-        first = reading_of(given[0].provenance)
-        if any(reading_of(item.provenance) != first for item in given):
+        first, *others = (reading_of(item.provenance) for item in certificates)
+        if any(other != first for other in others):
             raise InputError(
-                f"{name} holds certificates of scores that were read in different ways; choose one "
+                f"{name} holds certificates of scores that were read in different ways. Choose one "
                 "by --side, --alpha and --procedure."
             )
-        return cls(str(name), first, given[0].inputs.get("scores"))
+        return cls(str(name), first, certificates[0].inputs.get("scores"))
 
 
 @dataclass(frozen=True)
@@ -247,43 +232,41 @@ class ReadingOptions:
         }
         return {name: words for name, words in said.items() if words}
 
-    def as_issued(self, name: Path | str, certificates: Iterable[Certificate]) -> ReadingOptions:
+    def as_issued(self, name: Path | str, certificates: Sequence[Certificate]) -> ReadingOptions:
         """Return options that read scores as those of certificates were; refuse others."""
         return self.under(IssuedReading.of(name, certificates))
 
     def under(self, issued: IssuedReading) -> ReadingOptions:
-        """Return options that read tables as others were read; refuse options that contradict."""
-        known, asked, found = issued.reading, self.score_scale, issued.scores
-        percent, lower = known.get("score_scale") == PERCENT, known.get("lower_is_better") == "true"
-        if asked == "log-odds" and percent:
-            raise _contradicted(issued, "percentages", "score_scale=log-odds")
-        if asked == "probability" and found and max(-found["low"], found["high"]) > 1:
-            words = f"scores from {found['low']:.4g} to {found['high']:.4g}"
-            raise _contradicted(issued, words, "score_scale=probability")
+        """Return options that read tables as others were read; refuse one that contradicts them."""
+        known, mine = issued.reading, self.settings.provenance()
+        settled = known.keys() | (_OUTCOME if known.keys() & _OUTCOME else set())
+        wrong = [
+            f"--set {name}={value}"
+            for name, value in mine.items()
+            if name in settled and known.get(name) != value
+        ]
+        lower, percent = known.get("lower_is_better") == "true", known.get("score_scale") == PERCENT
         if self.lower_is_better and not lower:
-            raise _contradicted(
-                issued, "scores of which higher ones are better", "lower_is_better=true"
-            )
+            wrong.append("--set lower_is_better=true")
+        beyond = issued.scores and max(-issued.scores["low"], issued.scores["high"]) > 1
+        if self.score_scale == ("log-odds" if percent else "probability" if beyond else ""):
+            wrong.append(f"--set score_scale={self.score_scale}")
         if "group" in self.columns and "grouped" not in known:
+            wrong.append(f"--columns group={self.columns['group']}")
+        if wrong:
+            said = " ".join(f"{name}={value}" for name, value in sorted(known.items()))
             raise InputError(
-                f"{issued.name} was issued on tasks, not on groups of them. Leave "
-                f"--columns group={self.columns['group']} out, or issue it again with it."
+                f"The table of {issued.name} was read {f'with {said}' if said else 'as it is'}, "
+                f"which {wrong[0]} contradicts. Leave {wrong[0]} out."
             )
-        settings = TableSettings.of({name: known.get(name) for name in _READERS})
+        settings = {name: value for name, value in known.items() if name in _READERS}
         return ReadingOptions(
             self.columns,
-            self.settings.under(settings, issued.name),
+            TableSettings.of({**mine, **settings}),
             lower,
-            "probability" if percent else asked,
+            "probability" if percent else self.score_scale,
             # there is no doubt where it is said which scale scores are on
-            issued if asked is None else None,
+            issued if self.score_scale is None else None,
             parse_columns(known.get("columns", "")),
             "grouped" in known,
         )
-
-
-def _contradicted(issued: IssuedReading, words: str, option: str) -> InputError:
-    return InputError(
-        f"{issued.name} {issued.verb} {words}, which --set {option} contradicts. Leave "
-        f"--set {option} out."
-    )
