@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated, Any, Self
 
 from pydantic import Field, with_config
@@ -11,7 +10,6 @@ from typing_extensions import TypedDict  # pydantic reads those of `typing` from
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.inputs import Inputs, ScoreRange
 from certify_assets.certificates.procedures import Promise
-from certify_assets.certificates.settings import level_of, look_share
 from certify_assets.documents import (
     CLOSED,
     Count,
@@ -24,10 +22,8 @@ from certify_assets.documents import (
     Share,
 )
 from certify_assets.errors import ForgedCertificateError
-from certify_assets.files import canonical_json, sha256_bytes, significant
+from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.words import WORDS
-
-_ROUNDING, _SMALL_LEVEL = 1e-9, 0.05
 
 
 @with_config(CLOSED)
@@ -90,8 +86,8 @@ class Certificate(Document):
     Raises
     ------
     ForgedCertificateError
-        At construction, when a value has another type or range than the schema says or contradicts
-        another one.
+        At construction, when a value has another type or range than the schema says, or where only
+        some figures of a threshold are there.
     """
 
     TITLE = "certificate"
@@ -135,10 +131,13 @@ class Certificate(Document):
     after: str | None = None
 
     def model_post_init(self, _: Any) -> None:
-        """Refuse what cannot be true together."""
-        for wrong, sentence in _contradictions(self):
-            if wrong:
-                raise ForgedCertificateError(f"{sentence}; give the certificate as it was written.")
+        """Refuse figures of a threshold without one, and a threshold without its figures."""
+        filled = (self.threshold, self.selective_error, self.tail)
+        if any((value is not None) != self.certified for value in filled):
+            raise ForgedCertificateError(
+                "certified contradicts threshold, selective_error or tail: all three are null "
+                "exactly when nothing is certified. Give the certificate as it was written."
+            )
 
     def __repr__(self) -> str:
         decision = WORDS[self.side]
@@ -189,74 +188,3 @@ class Certificate(Document):
                 "as it was written."
             )
         return certificate
-
-
-def _in_order(scores: ScoreRange) -> bool:
-    values = [scores["low"], *scores["quantiles"], scores["high"]]
-    return values == sorted(values)
-
-
-def _contradictions(item: Certificate) -> Iterator[tuple[bool, str]]:
-    """What cannot be true of a certificate together."""
-    filled = (item.threshold, item.selective_error, item.tail)
-    yield (
-        any((value is not None) != item.certified for value in filled),
-        "certified contradicts threshold, selective_error or tail: all three are null exactly "
-        "when nothing is certified",
-    )
-    if (scores := item.inputs.get("scores")) is not None:
-        yield not _in_order(scores), "inputs.scores has quantiles that are not in order"
-    if (sample := item.inputs.get("sample")) is not None:
-        # another cap draws other tasks
-        yield (
-            sample["estimand"] == "tasks" and sample["most"] != 1,
-            f"inputs.sample counts every task once, and one as {sample['most']} runs",
-        )
-    asked = item.settings
-    share = item.delta * look_share(asked["look"], asked["looks"]) / item.candidates
-    level = level_of(asked["multiplicity"], asked["grid"], item.tasks, item.alpha, share)
-    level = significant(level)
-    yield (
-        item.level != level,
-        f"level is {item.level}, and these settings test at {level!r}",
-    )
-    for name, most, limit in (
-        ("trajectories", "inputs.rows", item.inputs["rows"]),
-        ("tasks", "trajectories", item.trajectories),
-        ("covered_trajectories", "trajectories", item.trajectories),
-        ("covered_tasks", "tasks", item.tasks),
-        ("covered_tasks", "covered_trajectories", item.covered_trajectories),
-        ("errors", "covered_trajectories", item.covered_trajectories),
-    ):
-        yield getattr(item, name) > limit, f"{name} is {getattr(item, name)}, above {most} {limit}"
-    yield (
-        not -_ROUNDING <= item.effective_tasks <= item.covered_tasks * (1 + _ROUNDING),
-        "effective_tasks is not from 0 to covered_tasks",
-    )
-    yield (
-        item.certified != (item.covered_trajectories > 0),
-        "covered_trajectories is above 0 exactly when something is certified",
-    )
-    coverage = significant(item.covered_trajectories / max(item.trajectories, 1))
-    yield (
-        item.coverage != coverage,
-        f"coverage is {item.coverage}, not covered_trajectories / trajectories = {coverage}",
-    )
-    if item.selective_error is not None and item.tail is not None:
-        error = significant(item.errors / item.covered_trajectories)
-        yield (
-            item.selective_error != error,
-            f"selective_error is {item.selective_error}, not errors / covered_trajectories = "
-            f"{error}",
-        )
-        yield (
-            item.tail > item.level,
-            f"tail is {item.tail}, above level {item.level}",
-        )
-        # a test at a level as small as these cannot pass above its own mean; one of the mean over
-        # tasks says nothing of trajectories
-        above = item.estimand == "trajectory" and item.level <= _SMALL_LEVEL and error > item.alpha
-        yield (
-            above,
-            f"selective_error is {error}, above alpha {item.alpha}, although it is certified",
-        )

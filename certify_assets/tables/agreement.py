@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from certify_assets.certificates.procedures import clopper_pearson_upper
 
 if TYPE_CHECKING:
-    import pandas as pd
     from scipy.sparse import csr_array
 
 CONFIDENCE: Final = 0.95
@@ -30,17 +29,23 @@ _MOST_VALUES = 5_000_000
 
 @dataclass(frozen=True)
 class ReviewerFigures:
-    """One reviewer: how often others differ, and how often they were right on known runs."""
+    """How often one reviewer was right on runs of known outcome."""
 
     name: str
-    labels: int
-    shared: int  # pairs with another reviewer's label of the same run
-    differing: int  # of these, pairs of two outcomes
-    gold: int = 0  # runs of known outcome that they labelled
+    gold: int = 0  # such runs that they labelled
     gold_errors: int = 0
     # exact binomial interval of the share right; None without such runs
     gold_low: float | None = None
     gold_high: float | None = None
+
+    @classmethod
+    def of(cls, name: str, right: Sequence[bool]) -> ReviewerFigures:
+        """Return the figures of a reviewer by whether each label of a known run is right."""
+        known, errors = len(right), list(right).count(False)
+        if not known:
+            return cls(name)
+        low = 1.0 - clopper_pearson_upper(errors, known, _TAIL)
+        return cls(name, known, errors, low, clopper_pearson_upper(known - errors, known, _TAIL))
 
     def gold_sentence(self) -> str:
         """Describe how often the reviewer was right on known runs; "" without such runs."""
@@ -129,49 +134,50 @@ def measure_agreement(
     Methods 20). The interval is a percentile bootstrap over tasks, since attempts of one task are
     alike.
     """
-    import pandas as pd
-
-    said = pd.DataFrame(valid_labels(labels), columns=list(Said._fields))
-    pairs = _pairs(said)
-    counts = _counts(pairs, [tasks.get(name, name) for name in pairs["trajectory_id"]])
+    said, of_run = valid_labels(labels), dict[str, list[Said]]()
+    for one in said:
+        of_run.setdefault(one.trajectory_id, []).append(one)
+    pairs = [pair for run in of_run.values() for pair in combinations(sorted(run), 2)]
+    counts = _counts(pairs, tasks)
     kappa = float(_kappas(counts, np.ones((1, counts.shape[0])))[0])
     low, high = _interval(counts, draws)
+    right: dict[str, list[bool]] = {one.reviewer: [] for one in said}
+    for one, outcome in gold:
+        right.setdefault(one.reviewer, []).append(one.outcome == outcome)
     return Agreement(
-        runs=pairs["trajectory_id"].nunique(),
+        runs=len({first.trajectory_id for first, _ in pairs}),
         tasks=counts.shape[0],
         pairs=len(pairs),
-        differing=int(pairs["differs"].sum()),
+        differing=sum(first.outcome != second.outcome for first, second in pairs),
         kappa=None if np.isnan(kappa) else kappa,
         low=low,
         high=high,
-        reviewers=_figures(said, pairs, gold),
+        reviewers=tuple(ReviewerFigures.of(name, right[name]) for name in sorted(right)),
     )
 
 
-def _pairs(said: pd.DataFrame) -> pd.DataFrame:
-    """Return the pairs of labels of one run, of reviewers in the order of their names."""
-    runs = said.assign(place=said["trajectory_id"].factorize()[0])
-    ordered = runs.sort_values(["place", "reviewer"])
-    pairs = ordered.merge(ordered, on=["place", "trajectory_id"])
-    pairs = pairs[pairs["reviewer_x"] < pairs["reviewer_y"]]
-    return pairs.assign(differs=pairs["outcome_x"] != pairs["outcome_y"])
-
-
-def _counts(pairs: pd.DataFrame, tasks: Sequence[str]) -> csr_array:
+def _counts(pairs: Sequence[tuple[Said, Said]], tasks: Mapping[str, str]) -> csr_array:
     """Count pairs of labels by task: those that differ, and three columns a pair of reviewers.
 
     The columns are their shared runs, successes of the first, and successes of the second.
     """
-    import pandas as pd
     from scipy.sparse import csr_array
 
-    rows, names = pd.factorize(np.array(tasks, object))
-    who = pairs.groupby(["reviewer_x", "reviewer_y"], sort=False).ngroup().to_numpy()
+    rows = _codes([tasks.get(first.trajectory_id, first.trajectory_id) for first, _ in pairs])
+    who = _codes([(first.reviewer, second.reviewer) for first, second in pairs])
+    outcomes = np.array([[one.outcome for one in pair] for pair in pairs]).reshape(-1, 2)
     several = int(who.max(initial=-1)) + 1
     columns = np.concatenate([0 * who, 1 + who, 1 + several + who, 1 + 2 * several + who])
-    values = [pairs["differs"], np.ones(len(pairs)), pairs["outcome_x"], pairs["outcome_y"]]
-    data = np.concatenate(values).astype(np.float64)
-    return csr_array((data, (np.tile(rows, 4), columns)), shape=(len(names), 1 + 3 * several))
+    differs = outcomes[:, 0] != outcomes[:, 1]
+    values = np.concatenate([differs, np.ones(len(pairs)), outcomes[:, 0], outcomes[:, 1]])
+    shape = (int(rows.max(initial=-1)) + 1, 1 + 3 * several)
+    return csr_array((values.astype(np.float64), (np.tile(rows, 4), columns)), shape=shape)
+
+
+def _codes(names: Sequence[Hashable]) -> NDArray[np.int64]:
+    """Number names in the order in which they first come."""
+    number: dict[Hashable, int] = {}
+    return np.array([number.setdefault(name, len(number)) for name in names], dtype=np.int64)
 
 
 def _kappas(counts: csr_array, weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -198,37 +204,3 @@ def _interval(counts: csr_array, draws: int) -> tuple[float | None, float | None
         return None, None
     low, high = np.nanquantile(kappas, [_TAIL, 1 - _TAIL])
     return float(low), float(high)
-
-
-def _figures(
-    said: pd.DataFrame, pairs: pd.DataFrame, gold: Sequence[tuple[Said, int]]
-) -> tuple[ReviewerFigures, ...]:
-    # each pair is one of either reviewer
-    names, differ = ["reviewer_x", "reviewer_y"], pairs.loc[pairs["differs"]]
-    labels = Counter(said["reviewer"].tolist())
-    shared = Counter(pairs[names].to_numpy().ravel().tolist())
-    differing = Counter(differ[names].to_numpy().ravel().tolist())
-    known = Counter(one.reviewer for one, _ in gold)
-    errors = Counter(one.reviewer for one, outcome in gold if one.outcome != outcome)
-    return tuple(
-        ReviewerFigures(
-            name,
-            labels=labels[name],
-            shared=shared[name],
-            differing=differing[name],
-            gold=known[name],
-            gold_errors=errors[name],
-            **_interval_right(known[name], errors[name]),
-        )
-        for name in sorted({*labels, *known})
-    )
-
-
-def _interval_right(known: int, errors: int) -> dict[str, float]:
-    """Return the exact interval of the share right on known runs."""
-    if not known:
-        return {}
-    return {
-        "gold_low": 1.0 - clopper_pearson_upper(errors, known, _TAIL),
-        "gold_high": clopper_pearson_upper(known - errors, known, _TAIL),
-    }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -161,9 +160,7 @@ def _read_parquet(path: Path, stream: IO[bytes], wanted: AbstractSet[str]) -> Ta
     with _readable(path):
         file = pq.ParquetFile(stream)
         names, size = file.schema_arrow.names, file.metadata.num_rows
-        return _of_columns(
-            path, names, wanted, lambda name: _of_arrow(file.read(columns=[name])[name]), size
-        )
+        return _of_columns(path, names, wanted, lambda name: _of_arrow(file.read([name])), size)
 
 
 def _read_arrow(path: Path, stream: IO[bytes], wanted: AbstractSet[str]) -> Table:
@@ -175,7 +172,7 @@ def _read_arrow(path: Path, stream: IO[bytes], wanted: AbstractSet[str]) -> Tabl
         # Arrow takes offsets and lengths as they are written, and reads where they point
         rows.validate(full=True)
         names, size = rows.column_names, rows.num_rows
-        return _of_columns(path, names, wanted, lambda name: _of_arrow(rows[name]), size)
+        return _of_columns(path, names, wanted, lambda name: _of_arrow(rows.select([name])), size)
 
 
 def _read_frame(frame: Any, wanted: AbstractSet[str]) -> Table:
@@ -183,34 +180,20 @@ def _read_frame(frame: Any, wanted: AbstractSet[str]) -> Table:
     if not hasattr(frame, "iloc"):
         # of Polars or Arrow
         frame = frame.to_pandas()
-
-    def values(name: str) -> NDArray[Any]:
-        column = frame[name]
-        stored = isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf"
-        return column.to_numpy() if stored else column.to_numpy(object, na_value=None)
-
     path = Path(frame.attrs.get("path", _FRAME))
-    return _of_columns(path, frame.columns, wanted, values, len(frame))
+    return _of_columns(path, frame.columns, wanted, lambda name: _values(frame[name]), len(frame))
 
 
-def _of_arrow(chunks: Any) -> NDArray[Any]:
-    """Return the values of an Arrow column; its own to_numpy imports pandas."""
-    import pyarrow as pa
+def _of_arrow(rows: Any) -> NDArray[Any]:
+    """Return the values of a table of one column; integers stay integers where some are missing."""
+    (column,) = rows.to_pandas(integer_object_nulls=True).to_dict("series").values()
+    return _values(column)
 
-    column = chunks.combine_chunks()
-    kind = column.type
-    if pa.types.is_floating(kind):
-        return np.from_dlpack(column.fill_null(math.nan) if column.null_count else column)
-    # floats would turn task 7 into "7.0" as soon as one value is missing
-    if pa.types.is_integer(kind) and not column.null_count:
-        return np.from_dlpack(column)
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        return array_of(column.to_pylist())
-    # one object for equal texts
-    encoded = column.dictionary_encode()
-    texts = [*encoded.dictionary.to_pylist(), None]
-    places = encoded.indices.cast(pa.int64()).fill_null(len(texts) - 1)
-    return array_of(texts)[np.from_dlpack(places)]
+
+def _values(column: Any) -> NDArray[Any]:
+    """Return the values of a column of pandas: numbers as they are stored, others as objects."""
+    stored = isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf"
+    return column.to_numpy() if stored else column.to_numpy(object, na_value=None)
 
 
 def _of_columns(

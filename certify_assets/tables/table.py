@@ -195,10 +195,12 @@ def number_of(value: Any) -> float | None:
 
 def name_of(value: Any) -> str | None:
     """Return a name as text, or None where it is none."""
-    if value is None or value != value:
+    if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, _NAMES):
         return None
+    if value != value:
+        return ""
     # a task numbered 7 is the same task whether the file holds 7, 7.0 or "7"
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))

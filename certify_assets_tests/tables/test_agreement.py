@@ -72,12 +72,9 @@ def test_only_valid_labels_count_and_few_tasks_give_no_interval() -> None:
     assert perfect.kappa == 1.0 and perfect.low is None
 
 
-def test_pairs_that_differ_and_known_runs_are_counted_by_reviewer() -> None:
-    pairs = [(n % 2, n % 2) for n in range(30)] + [(n % 2, 1 - n % 2) for n in range(30)]
-    labels = [*both(pairs), *(said(f"r{n}", n % 2, "eve", 100 + n) for n in range(20))]
+def test_known_runs_are_counted_by_reviewer() -> None:
     gold = [(Said("bob", f"g{n}", 0), n % 2) for n in range(4)]
-    ann, bob, eve = measure_agreement(labels, {}, gold=gold, draws=10).reviewers
-    assert (bob.name, bob.shared, bob.differing, eve.differing) == ("bob", 80, 30, 0)
+    ann, bob = measure_agreement(both([(0, 1)]), {}, gold=gold).reviewers
     assert (bob.gold, bob.gold_errors, ann.gold) == (4, 2, 0)
 
 

@@ -191,7 +191,7 @@ REFUSED: list[tuple[tuple[str, Write], str]] = [
     (("a.csv", Path.mkdir), "is a folder; name a file"),
     (("a.csv", lambda _: None), "does not exist"),
     (("a.parquet", arrow(task_id=BROKEN, score=[1, 2])),
-     r"cannot be read as Parquet .*utf-8.*; write"),
+     r"cannot be read as Parquet .*; write the table again"),
     # workbooks
     (("a.xlsx", book(March=PLAIN, April=PLAIN)), TWO_SHEETS),
     (("a.xlsx", book(Runs=PLAIN.head(0))), "a header but no rows"),
