@@ -8,7 +8,7 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict  # pydantic reads those of `typing` from 3.12 on
 
 from certify_assets.certificates.counts import SIDES
-from certify_assets.certificates.inputs import Inputs, ScoreRange
+from certify_assets.certificates.inputs import Inputs
 from certify_assets.certificates.procedures import Promise
 from certify_assets.documents import (
     CLOSED,

@@ -102,13 +102,6 @@ def test_a_table_of_a_huge_set_ends_and_keeps_its_risk() -> None:
     assert table.needed[-1] <= 1600 and 0.03 < table.risk <= DELTA
 
 
-def test_the_budget_is_an_integer_ratio() -> None:
-    assert [error_limit(0.1, size) for size in (9, 10, 30, 70)] == [1, 2, 4, 8]
-    assert error_limit(0.07, 100) == 8, (
-        "7 errors of 100 are within .07; 100 · .07 is 7.000000000000001"
-    )
-
-
 def test_golden_value_and_line_of_giving_up() -> None:
     table = set_table(200, 0.1, DELTA)
     means = 0.1 * np.array([0.1, 0.3, 0.6, 1, 2, 4])
@@ -199,13 +192,6 @@ def test_a_draw_depends_on_seed_plan_and_batch_alone(batch: Batch) -> None:
         Batch.of(["a", "a"], ["t", "t"], [0.1, 0.1])
 
 
-def test_the_order_of_a_set_is_that_of_a_wider_one(batch: Batch) -> None:
-    strict, wide = (one.names for one in drawn(batch, 0.4, 0.8).sets)
-    assert tuple(name for name in wide if name in strict) == strict
-    side = drawn(batch, 0.4, 0.8)
-    assert tuple(labelled(side)) == side.names[: len(labelled(side))], "the order if none is wrong"
-
-
 def test_sets_widen_until_labels_do_not_pay(batch: Batch) -> None:
     side = drawn(batch, 0.4, 0.8)
     right = side.close(labelled(side))
@@ -258,13 +244,6 @@ def test_only_the_first_labels_of_a_set_count(batch: Batch) -> None:
     assert whole.certified and whole.labels_used == side.sets[0].table.needed[0]
     # later labels change nothing of what is certified
     assert side.close(dict.fromkeys(names, 0)) == whole
-
-
-def test_unscored_runs_are_in_no_set() -> None:
-    some = Batch.of(["a", "b", "c"], ["t", "t", "t"], [0.1, math.nan, 0.9])
-    assert drawn(some, 0.5).names == ("a",)
-    with pytest.raises(InputError, match="No threshold"):
-        assert drawn(some, 0.05).names
 
 
 # the plan

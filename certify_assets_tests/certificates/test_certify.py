@@ -1,6 +1,5 @@
 import json
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 from certify_assets.certificates import (
     PROCEDURES,
     Certificate,
-    CertificateSet,
     Settings,
     certify,
     evaluate,
@@ -33,9 +31,6 @@ OURS = {
     "statement",
     "digest",
 }
-
-
-RARE = "without a guard they can be missed"
 
 
 def sample(seed: int = 0, tasks: int = 50, rho: float = 0.5) -> Sample:
@@ -167,25 +162,6 @@ def test_findings_of_the_table() -> None:
     assert said["few_tasks"].startswith("The table has 1 task.")
 
 
-@pytest.mark.parametrize(
-    ("keywords", "said", "unsaid"),
-    [
-        ({"procedure": "guarded_taskboot"}, ("Guard:", "no guard covers larger ones"), RARE),
-        ({"procedure": "guarded_taskboot", "guard": "none"}, (RARE,), "Guard:"),
-        ({"procedure": "guarded_taskboot", "size_ratio": 1.5}, ("1.5 times",), "no guard covers"),
-        ({"procedure": "taskboot"}, (RARE, "no finite-sample theorem"), "Guard:"),
-        ({"procedure": "naive"}, ("are independent",), "Guard:"),
-        ({}, ("Calibrated by simulation, not proved", "Rank invariance"), RARE),
-    ],
-)
-def test_what_holds_of_every_such_certificate_is_an_assumption(
-    keywords: dict[str, Any], said: tuple[str, ...], unsaid: str
-) -> None:
-    found = certify(*sample(0), **keywords)
-    words = " ".join(found.assumptions)
-    assert codes(found) == [] and all(part in words for part in said) and unsaid not in words
-
-
 def test_a_certificate_that_any_judge_would_get_says_so() -> None:
     rng = np.random.default_rng(1)
     tasks = np.repeat(np.arange(100), 8)
@@ -292,24 +268,6 @@ def test_candidates_divide_the_level_and_the_guard() -> None:
     assert certify(*data, candidates=2, selection="larger coverage").selection == "larger coverage"
 
 
-def test_promise_states_its_numbers() -> None:
-    found = certify(*sample(), alpha=0.2)
-    numbers = (f"{found.threshold:.6g}", f"{100 * found.coverage:.1f} %")
-    for word in ("95 %", "20 %", *numbers, "by simulation"):
-        assert word in found.statement
-    guarded = certify(*sample(), alpha=0.2, procedure="guarded_taskboot")
-    assert "about 95 % confidence" in guarded.statement
-
-
-def test_joint_promise_adds_the_deltas_of_sides_that_certify() -> None:
-    reject, release = (certify(*sample(), side=side, alpha=0.3) for side in ("reject", "release"))
-    assert "Both hold together with 90 % confidence by" in joint_statement([reject, release])
-    assert joint_statement([reject]) == reject.statement
-    nothing = certify(np.zeros(6), [0, 1] * 3, np.arange(6), side="release")
-    assert joint_statement([reject, nothing]) == f"{reject.statement} Release: nothing certified."
-    assert joint_statement([nothing] * 2) == "Nothing is certified: every run goes to human review."
-
-
 def test_the_joint_promise_names_the_scores_that_lie_in_both_regions() -> None:
     data = sample(tasks=80)
     for alpha, overlap in ((0.4, True), (0.03, False)):
@@ -326,22 +284,6 @@ def test_the_joint_promise_names_the_scores_that_lie_in_both_regions() -> None:
         assert (
             (words in joint_statement(pair)) == ("lie in both" in joint_statement(pair)) == overlap
         )
-
-
-def test_the_promise_of_a_document_needs_one_pair_a_procedure() -> None:
-    pairs = {
-        name: [certify(*sample(), side=side, procedure=name) for side in ("reject", "release")]
-        for name in ("taskboot", "naive")
-    }
-    naive = pairs["naive"]
-    both = CertificateSet((*pairs["taskboot"], *naive)).statement
-    assert both.splitlines() == [
-        f"By {name}: {joint_statement(pair)}" for name, pair in pairs.items()
-    ]
-    assert "90 % confidence for independent runs only" in both
-    assert CertificateSet(tuple(naive)).statement == joint_statement(naive)
-    for others in (naive[:1], [*naive, naive[0]]):
-        assert CertificateSet(tuple(others)).statement is None
 
 
 def test_few_draws_never_certify() -> None:

@@ -162,14 +162,6 @@ def test_a_stream_counts_rows_and_keeps_the_order_of_first_rows(side: str) -> No
     assert found.errors.tolist() == ([1, 0, 0, 0] if side == "reject" else [0, 2, 0, 0])
 
 
-def test_rows_of_a_task_may_come_in_any_order_and_labels_as_numbers() -> None:
-    scores, outcomes, tasks = paper_process(60, 0.5, 5)
-    order = np.concatenate([np.flatnonzero(tasks == task)[::-1] for task in range(60)])
-    text = [str(task) for task in tasks[order]]
-    again = monitor_certificate(certificate(), scores[order], outcomes[order], text)
-    assert again == monitor_certificate(certificate(), scores, outcomes, tasks)
-
-
 def test_a_judge_that_breaks_raises_the_alarm_and_a_good_one_is_certified() -> None:
     good = monitor_certificate(certificate(), *paper_process(300, 0.5, 7))
     assert not good.alarm and good.first_alarm_task is None and good.certified_at is not None

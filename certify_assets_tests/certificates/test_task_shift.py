@@ -91,14 +91,6 @@ def test_a_task_counts_once_and_the_order_of_runs_is_no_matter() -> None:
     assert _p_values(cal, more) == pytest.approx(found)
 
 
-def test_parts_of_the_level_add_up_to_it() -> None:
-    rng = np.random.default_rng(3)
-    thresholds = {"reject": -0.5, "release": 1.5}
-    tests = compare_tasks(_sample(rng, 20, 2), _sample(rng, 8, 2), thresholds)
-    assert [test.name for test in tests] == ["order", *thresholds]
-    assert sum(test.part for test in tests) == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize(("cal", "new"), [(30, 4), (9, 30), (30, 0)])
 def test_too_few_tasks_are_not_compared(cal: int, new: int) -> None:
     rng = np.random.default_rng(1)
