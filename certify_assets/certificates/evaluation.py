@@ -163,15 +163,7 @@ def _evaluate_rows(
 
     def tails_at(thresholds: Floats) -> Floats:
         if lemma:
-            return several_tails(
-                table,
-                side,
-                thresholds,
-                alpha=settings.alpha,
-                level=test.level,
-                share=settings.planned_share,
-                seed=settings.seed,
-            )
+            return several_tails(table, side, thresholds, test)
         errors, covered = row_counts(table, side, thresholds)
         return row_tails(errors, covered, table.rows, test)
 

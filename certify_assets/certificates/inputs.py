@@ -172,11 +172,7 @@ class Observations(OrderedRows):
     def labelled(self) -> Self:
         """Return the rows that have an outcome; the hash stays."""
         known = self.outcomes >= 0
-        if known.all():
-            return self
-        return replace(
-            self, scores=self.scores[known], outcomes=self.outcomes[known], tasks=self.tasks[known]
-        )
+        return self if known.all() else self._part(known)
 
     @property
     def labels_read(self) -> int:
@@ -188,21 +184,22 @@ class Observations(OrderedRows):
         wrong = np.int8(side == "reject")
         return replace(self, outcomes=np.where(self.outcomes < 0, wrong, self.outcomes))
 
-    def one_a_task(self, seed: int) -> Observations:
-        """Return one row of each task, scored or not, drawn by the seed; the hash stays."""
+    def drawn_rows(self, seed: int, draws: int = 1) -> Integers:
+        """Return the places of one row of each task, scored or not, for every draw of a seed."""
         sizes = np.bincount(self.tasks, minlength=len(self.labels))
-        starts = np.cumsum(sizes) - sizes
-        draws = kernels.task_draws(np.uint64(seed), len(self.labels))
-        picked = (draws * sizes.astype(np.uint64)) >> np.uint64(32)
+        random = kernels.task_draws(np.uint64(seed), draws * sizes.size).reshape(draws, -1)
+        picked = (random * sizes.astype(np.uint64)) >> np.uint64(32)
+        places = np.cumsum(sizes) - sizes + picked.astype(np.int64)
         # labels may name tasks that have no row left
-        chosen = (starts + picked.astype(np.int64))[sizes > 0]
-        rows = np.sort(np.argsort(self.tasks, kind="stable")[chosen])
-        return replace(
-            self,
-            scores=self.scores[rows],
-            outcomes=self.outcomes[rows],
-            tasks=self.tasks[rows],
-        )
+        return np.argsort(self.tasks, kind="stable")[places[:, sizes > 0]]
+
+    def one_a_task(self, seed: int) -> Self:
+        """Return one row of each task, scored or not, drawn by the seed; the hash stays."""
+        return self._part(np.sort(self.drawn_rows(seed)[0]))
+
+    def _part(self, rows: Integers | Booleans) -> Self:
+        scores, outcomes, tasks = self.scores[rows], self.outcomes[rows], self.tasks[rows]
+        return replace(self, scores=scores, outcomes=outcomes, tasks=tasks)
 
     @cached_property
     def auroc(self) -> float | None:

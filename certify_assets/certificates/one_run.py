@@ -17,22 +17,18 @@ conservative consistency of false discovery rates.
 from __future__ import annotations
 
 import math
-from fractions import Fraction
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.certificates import kernels
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import covered_rows
 from certify_assets.certificates.inputs import UNLABELLED, Observations
-from certify_assets.certificates.path_limits import (
-    Limits,
-    binomial_tails,
-    path_limits,
-    planned_rows,
-)
+from certify_assets.certificates.path_limits import binomial_tails, path_limits, planned_rows
+
+if TYPE_CHECKING:
+    from certify_assets.certificates.procedures import Test
 
 _Floats = NDArray[np.float64]
 _Numbers = NDArray[np.number[Any]]
@@ -76,9 +72,7 @@ def fewest_rows(procedure: str, alpha: float, level: float, *, several: bool = F
     return max(math.ceil(1 / alpha - 1e-9), n_min(CAP * alpha, level))
 
 
-def one_run_tails(
-    errors: _Numbers, covered: _Numbers, rows: int, *, alpha: float, level: float, share: float
-) -> _Floats:
+def one_run_tails(errors: _Numbers, covered: _Numbers, rows: int, test: Test) -> _Floats:
     """Return a tail a threshold that is at most the level exactly where `one_run` certifies.
 
     Parameters
@@ -87,58 +81,45 @@ def one_run_tails(
         K and N of every threshold: errors and rows that it covers.
     rows : int
         n, all drawn rows, scored or not.
-    alpha, level : float
-        Error budget and δ.
-    share : float
-        Share of the rows for which limits are planned; see :func:`path_limits.planned_rows`.
+    test : Test
 
     Returns
     -------
     float64 array
         P(Bin(min(N, n′), α) ≤ K)·δ/λ*, at most 1.
     """
-    planned = planned_rows(rows, alpha, level, share)
-    limits = path_limits(planned, alpha, level)
-    return _scaled(errors, np.minimum(covered, planned), limits, alpha, level)
+    asked = test.settings
+    return _path_tails(
+        errors, covered, rows, alpha=asked.alpha, level=test.level, share=asked.planned_share
+    )
 
 
-def average_tails(
-    errors: _Numbers, covered: _Numbers, rows: int, *, budget: Fraction, level: float
-) -> _Floats:
+def average_tails(errors: _Numbers, covered: _Numbers, rows: int, test: Test) -> _Floats:
     """Return a tail a threshold that is at most the level exactly where `average` certifies.
 
     That is the tail of the cap, P(Bin(N, 2α) ≤ K)·δ/λ*, where 1 + K ≤ α·N, and 1 elsewhere. The
     cap takes all rows. Parameters are those of :func:`one_run_tails`.
     """
-    numerator, denominator = budget.as_integer_ratio()
+    numerator, denominator = test.settings.budget.as_integer_ratio()
     within = (1 + errors) * denominator <= numerator * covered
-    capped = CAP * float(budget)
-    planned = planned_rows(rows, capped, level, 1.0)
-    limits = path_limits(planned, capped, level)
-    tails = _scaled(errors, np.minimum(covered, planned), limits, capped, level)
+    capped = CAP * test.settings.alpha
+    tails = _path_tails(errors, covered, rows, alpha=capped, level=test.level, share=1.0)
     return np.where(within, tails, 1.0)
 
 
-def _scaled(
-    errors: _Numbers, covered: _Numbers, limits: Limits, alpha: float, level: float
+def _path_tails(
+    errors: _Numbers, covered: _Numbers, rows: int, *, alpha: float, level: float, share: float
 ) -> _Floats:
     """Return binomial tails in units in which λ* is the level."""
+    planned = planned_rows(rows, alpha, level, share)
+    limits = path_limits(planned, alpha, level)
     if not limits.level:
         return np.ones(np.shape(errors))
-    tails = binomial_tails(errors, covered, alpha)
+    tails = binomial_tails(errors, np.minimum(covered, planned), alpha)
     return np.minimum(1.0, tails / limits.level * level)
 
 
-def several_tails(
-    table: Observations,
-    side: str,
-    thresholds: _Floats,
-    *,
-    alpha: float,
-    level: float,
-    share: float,
-    seed: int,
-) -> _Floats:
+def several_tails(table: Observations, side: str, thresholds: _Floats, test: Test) -> _Floats:
     """Return tails of `one_run` where tasks have several labelled runs (Lemma 3).
 
     In each of 400 draws of one run a task a threshold passes or not, at δ′ = δ/5. It is certified
@@ -146,16 +127,11 @@ def several_tails(
     the error exceeds α. The tail is δ′ divided by the share that passes. A draw may be of a run
     without a score, which covers nothing.
     """
-    order = np.argsort(table.tasks, kind="stable")
-    sizes = np.bincount(table.tasks)
-    starts = np.cumsum(sizes) - sizes
-    least = level / SHARE
-    planned = planned_rows(sizes.size, alpha, least, share)
-    most = path_limits(planned, alpha, least).most
-    draws = kernels.task_draws(np.uint64(seed), DRAWS * sizes.size).reshape(DRAWS, -1)
+    asked, least = test.settings, test.level / SHARE
+    planned = planned_rows(len(table.labels), asked.alpha, least, asked.planned_share)
+    most = path_limits(planned, asked.alpha, least).most
     passed = np.zeros(thresholds.size)
-    for row in draws:
-        picked = order[starts + ((row * sizes.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)]
+    for picked in table.drawn_rows(asked.seed, DRAWS):
         scored = np.sort(picked[picked < table.scored])
         errors, covered = row_counts(table, side, thresholds, scored)
         passed += errors <= most[np.minimum(covered, planned)]

@@ -16,8 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +37,9 @@ from certify_assets.certificates.pseudo_task import (
 from certify_assets.certificates.taskboot import taskboot_tails
 from certify_assets.errors import InputError, quoted
 
+if TYPE_CHECKING:
+    from certify_assets.certificates.settings import Settings
+
 
 def clopper_pearson_upper(errors: float, covered: float, level: float) -> float:
     """One-sided Clopper–Pearson upper bound at confidence 1 − level, also for real counts."""
@@ -52,7 +54,7 @@ def _naive(counts: TaskCounts, test: Test, tasks: float) -> Floats:
     """Clopper–Pearson as if trajectories were independent."""
     factor = tasks / counts.tasks
     return binomial_tails(
-        factor * counts.error_totals, factor * counts.covered_trajectories, test.alpha
+        factor * counts.error_totals, factor * counts.covered_trajectories, test.settings.alpha
     )
 
 
@@ -68,7 +70,7 @@ def _task_hoeffding(counts: TaskCounts, test: Test, tasks: int) -> Floats:
         inside = covered > 0
         # sorted, so that relabelled tasks give the same bits
         rates = np.sort(errors[inside] / covered[inside])
-        slack = test.alpha - (math.fsum(rates) / rates.size if rates.size else 1.0)
+        slack = test.settings.alpha - (math.fsum(rates) / rates.size if rates.size else 1.0)
         if slack > 0:
             tails[place] = math.exp(-2.0 * rates.size * tasks / counts.tasks * slack * slack)
     return tails
@@ -91,16 +93,13 @@ _FRESH = (
 
 @dataclass(frozen=True)
 class Test:
-    """What a procedure is asked: budget α, level, and how to compute the bootstrap tail."""
+    """What a procedure is asked: its settings, the level, and what a pilot or sizes fix."""
 
     __test__ = False
 
-    budget: Fraction
+    settings: Settings
+    # at which every tail is tested
     level: float
-    engine: str = "auto"
-    draws: int = 2000
-    seed: int = 42
-    planned_share: float = 0.6
     bets: Floats | None = field(default=None, compare=False)  # of a pilot
     pseudo: PseudoTask | None = field(default=None, compare=False)  # how large it is
 
@@ -109,11 +108,6 @@ class Test:
         bets = None if self.bets is None else self.bets[part]
         pseudo = None if self.pseudo is None else self.pseudo.part(part)
         return replace(self, bets=bets, pseudo=pseudo)
-
-    @property
-    def alpha(self) -> float:
-        """α as a float."""
-        return float(self.budget)
 
 
 _Numbers = NDArray[np.number[Any]]
@@ -163,16 +157,18 @@ class Procedure:
 
 
 def _taskboot(counts: TaskCounts, test: Test, tasks: int) -> Floats:
-    if test.engine == "montecarlo" and tasks == counts.tasks:
-        return taskboot_tails(counts, test.budget, test.draws, test.seed)
-    lattice = error_lattice(counts, *test.budget.as_integer_ratio())
-    return bootstrap_tails(lattice, test.level, tasks)
+    asked = test.settings
+    if asked.engine == "montecarlo" and tasks == counts.tasks:
+        return taskboot_tails(counts, asked.budget, asked.draws, asked.seed)
+    return bootstrap_tails(
+        error_lattice(counts, *asked.budget.as_integer_ratio()), test.level, tasks
+    )
 
 
 def _betting(counts: TaskCounts, test: Test, tasks: int) -> Floats:
     if test.bets is None:
         return np.ones(counts.thresholds.size)
-    return wealth_tails(payoffs(counts, test.alpha), test.bets, tasks / counts.tasks)
+    return wealth_tails(payoffs(counts, test.settings.alpha), test.bets, tasks / counts.tasks)
 
 
 def _pseudo_task(counts: TaskCounts, test: Test, tasks: int) -> Floats:
@@ -180,22 +176,12 @@ def _pseudo_task(counts: TaskCounts, test: Test, tasks: int) -> Floats:
         return np.ones(counts.thresholds.size)
     found = pseudo_task_tails(
         counts,
-        *test.budget.as_integer_ratio(),
+        *test.settings.budget.as_integer_ratio(),
         test.pseudo,
         level=test.level,
         factor=tasks / counts.tasks,
     )
     return joined_tails(*found)
-
-
-def _one_run(errors: _Numbers, covered: _Numbers, rows: int, test: Test) -> Floats:
-    return one_run_tails(
-        errors, covered, rows, alpha=test.alpha, level=test.level, share=test.planned_share
-    )
-
-
-def _average(errors: _Numbers, covered: _Numbers, rows: int, test: Test) -> Floats:
-    return average_tails(errors, covered, rows, budget=test.budget, level=test.level)
 
 
 def _by_rows(name: str, validity: str, promise: Promise, row_tails: RowTails) -> Procedure:
@@ -278,8 +264,8 @@ PROCEDURES: dict[str, Procedure] = {
         Procedure("one_per_task", _naive, _FINITE, _TASKS, _ONCE, one_draw=True),
         Procedure("task_hoeffding", _task_hoeffding, _FINITE, _TASKS, _MEAN),
         Procedure("betting", _betting, _FINITE, _TASKS, _BET, pilot=True),
-        _by_rows("one_run", "finite-sample, proved", PROVED, _one_run),
-        _by_rows("average", "finite-sample, proved, on average", AVERAGE, _average),
+        _by_rows("one_run", "finite-sample, proved", PROVED, one_run_tails),
+        _by_rows("average", "finite-sample, proved, on average", AVERAGE, average_tails),
     )
 }
 

@@ -197,8 +197,7 @@ class Settings(BaseModel):
 
     def test(self, tasks: int) -> Test:
         """Return what the procedure is asked of a table of so many tasks."""
-        level = self.level(tasks)
-        return Test(self.budget, level, self.engine, self.draws, self.seed, self.planned_share)
+        return Test(self, self.level(tasks))
 
 
 def setting_schema(name: str) -> dict[str, Any]:
