@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certify_assets.arrays import Floats, Integers, Names
-from certify_assets.errors import InputError
 
 _DRAWS = 500
 _LEVEL = 0.95
@@ -37,20 +36,8 @@ def auroc(scores: ArrayLike, outcomes: ArrayLike) -> float:
     -------
     float
         In [0, 1]; NaN when one of the two classes is absent.
-
-    Raises
-    ------
-    InputError
-        If the lengths differ or an outcome is neither 0 nor 1.
     """
     values, right = np.asarray(scores, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)
-    if values.ndim != 1 or values.shape != right.shape:
-        raise InputError(
-            f"scores {values.shape} and outcomes {right.shape} are not two lists of one length; "
-            "give one of each a row."
-        )
-    if not np.isin(right, (0.0, 1.0)).all():
-        raise InputError("an outcome is neither 0 nor 1; leave out rows without an outcome.")
     kept = ~np.isnan(values)
     return float(Ranking.of(values[kept], right[kept]).aurocs(np.ones((1, kept.sum())))[0])
 

@@ -76,7 +76,6 @@ class Certifier(Evidence):
             settings = settings.replace(delta=claim.delta)
         _require_draw(self, settings)
         _require_rows(observations, settings)
-        _require_nothing_before(self, settings)
         evaluation = evaluate(observations, settings, self.pilot, self.pool)
         counts, place = evaluation.counts, evaluation.chosen
         found = None if place is None else counts.at(place)
@@ -411,18 +410,6 @@ def _assumptions(given: Evidence, evaluation: Evaluation, settings: Settings) ->
             f"The {len(pool.labels)} tasks of the pool ({pool.sha256[:12]}) are drawn like "
             "these, and their scores are from a judge that did not train on them; no outcome of "
             "theirs is read."
-        )
-
-
-def _require_nothing_before(given: Evidence, settings: Settings) -> None:
-    """Refuse a second promise where the first one certifies; what a pool says is not known here."""
-    before = given.after
-    if before is None or not find_procedure(before).by_rows:
-        return
-    if evaluate(given.table, settings.replace(procedure=before)).chosen is not None:
-        raise InputError(
-            f"after is {before!r}, which certifies on these labels. A second promise is for labels "
-            "on which the first certifies nothing."
         )
 
 

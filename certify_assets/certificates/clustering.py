@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from certify_assets.arrays import Integers
-from certify_assets.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -87,8 +86,4 @@ def summarise_clusters(sizes: Integers, successes: Integers) -> ClusterSummary:
 
 def n_min(alpha: float, level: float) -> int:
     """Smallest error-free sample to exclude an error of α: ⌈ln level / ln(1 − α)⌉ (after Eq. 7)."""
-    if not (0 < alpha < 1 and 0 < level < 1):
-        raise InputError(
-            f"alpha and level are {alpha!r} and {level!r}; give both strictly between 0 and 1."
-        )
     return math.ceil(math.log(level) / math.log1p(-alpha))

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from certify_assets.arrays import Booleans, Floats, Integers
 from certify_assets.certificates import kernels
 from certify_assets.certificates.inputs import Observations
-from certify_assets.errors import InputError, quoted
 
 SIDES = ("reject", "release")
 _LEVELS = (0.02, 0.98)
@@ -169,8 +168,6 @@ def count_at(
 
     With `unscored`, runs without a score count in the size of their tasks: as never decided.
     """
-    if side not in SIDES:
-        raise InputError(f"side is {quoted(side)}; give one of {', '.join(SIDES)}.")
     scores, right, codes = observations.scored_rows
     counted = observations.tasks if unscored else codes
     sizes = np.bincount(counted, minlength=len(observations.labels))

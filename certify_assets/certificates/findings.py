@@ -23,7 +23,7 @@ from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts, covers
 from certify_assets.certificates.diagnosis import FEW_TASKS, diagnose_evaluation
 from certify_assets.certificates.evaluation import Evaluation
-from certify_assets.certificates.evidence import GIVEN, Evidence
+from certify_assets.certificates.evidence import Evidence
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.task_sizes import POOL_TASKS
@@ -42,8 +42,6 @@ _FEWEST_VALUES = 10
 _REVERSED = 0.99
 #: a standard error over fewer tasks is too uncertain for that
 _FEWEST_REVERSED = 10
-#: from this ratio on, wrong tasks that are larger than others have been seen to break every guard
-_LARGE_RATIO = 5.0
 #: fewest rows in which ids or copies say something
 _FEWEST_ROWS = 20
 #: attempts that ids of one task number, and copies of a task
@@ -87,17 +85,11 @@ SENTENCES: Final = {
     "few_effective_tasks": "The {at.covered_tasks[0]} covered tasks weigh as much as "
     "{at.effective_tasks[0]:.1f} of equal size (Kish). To exclude tasks that are wrong throughout, "
     "{needed} are needed at alpha {settings.alpha:g}.",
-    "unequal_tasks": "The largest covered task has {at.largest[0]} runs, {ratio:.3g} times the "
-    "median of {median:g}. Cap the attempts a task, or declare size_ratio.",
     "guard_floor_blocked": "Coverage {wider.coverage[0]:.3f} passes the bootstrap, not the guard: "
     "its {wider.covered_tasks[0]} tasks, which weigh as much as {wider.effective_tasks[0]:.1f} of "
     "equal size, are too few.",
-    "hand_picked": "The {tasks} tasks of the pool were given by hand. The size ratio holds if they "
-    "are every task outside the calibration table, not a choice of them.",
     "few_pool_tasks": "{pool.scored_tasks} tasks of the pool have a score. From {least} on, tasks "
     "larger than those of the calibration table would be charged.",
-    "unlike_pool": "Tasks of the pool have other numbers of scored runs than those of the table. "
-    "Such a pool may raise the size ratio of wrong tasks, and never lowers it.",
     "size_charge": "{charge:.3g} of the covered trajectories count as wrong, because the "
     "calibration tasks say too little of tasks as large as theirs.",
     "pilot_missing": "{why}",
@@ -329,12 +321,6 @@ def _of_the_certificate(case: _Case) -> _Found:
     needed = n_min(settings.alpha, settings.delta)
     if counts.effective_tasks[place] < needed:
         yield "few_effective_tasks", {"needed": needed}
-    covered, pseudo = counts.covered[place], case.evaluation.test.pseudo
-    median = float(np.median(covered[covered > 0]))
-    ratio = int(covered.max()) / median
-    supposed = settings.size_ratio if pseudo is None else float(pseudo.ratios[place])
-    if ratio >= _LARGE_RATIO and ratio > supposed:
-        yield "unequal_tasks", {"ratio": ratio, "median": median}
 
 
 def _of_the_guard(case: _Case) -> _Found:
@@ -346,14 +332,10 @@ def _of_the_guard(case: _Case) -> _Found:
 
 
 def _of_the_pool(case: _Case) -> _Found:
-    pool, pseudo, place = case.given.pool, case.evaluation.test.pseudo, case.place
-    if pool is None or pseudo is None:
+    pseudo = case.evaluation.test.pseudo
+    if case.given.pool is None or pseudo is None:
         return
-    if pool.origin == GIVEN:
-        yield "hand_picked", {"tasks": len(pool.labels)}
     if not pseudo.charged:
         yield "few_pool_tasks", {"least": POOL_TASKS}
-    if not pseudo.alike:
-        yield "unlike_pool", {}
-    if pseudo.charges[place] > 0:
-        yield "size_charge", {"charge": pseudo.charges[place]}
+    if pseudo.charges[case.place] > 0:
+        yield "size_charge", {"charge": pseudo.charges[case.place]}

@@ -356,8 +356,7 @@ def observe(
                 "The table has no rows; give at least one scored trajectory with its outcome and "
                 "task."
             )
-        grouped = kernels.group_order(codes * np.int64(4) + right + 2, 4 * len(labels))
-        order = grouped[np.argsort(values[grouped], kind="stable")]
+        order = np.lexsort((right, codes, values))
         ordered, successes = values[order], right[order].astype(np.int8)
         owner = codes[order].astype(np.int32)
         digest = content_hash(

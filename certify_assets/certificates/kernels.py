@@ -17,18 +17,6 @@ _RADIX = 1 << 16
 _MOST_STEPS, _CLOSE = 200, 1e-7
 
 
-def group_order(keys: Integers, buckets: int) -> Integers:
-    """Stable permutation that sorts int64 keys in [0, buckets), in time linear in both."""
-    if buckets <= _RADIX:
-        # numpy sorts 16-bit integers by their digits
-        return np.argsort(keys.astype(np.uint16), kind="stable")
-    from scipy.sparse import csr_array
-
-    # a row by columns is put in order by counting the entries of each column
-    row = csr_array((np.arange(keys.size), keys, [0, keys.size]), shape=(1, buckets))
-    return row.tocsc().data
-
-
 def count_rows(
     codes: NDArray[np.int32], wrong: Booleans, ends: Integers, tasks: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -76,11 +76,6 @@ def _task_hoeffding(counts: TaskCounts, test: Test, tasks: int) -> Floats:
     return tails
 
 
-RANK_INVARIANCE = (
-    "Rank invariance: grid, counts, tail and decision depend on the scores only through "
-    "comparisons, so every strictly increasing map of the scores (temperature, Platt scaling) "
-    "leaves the certificate as it is; isotonic regression ties scores and does not."
-)
 _TASKS_IID = (
     "Tasks are drawn independently from the population that the certificate is used on, attempts "
     "of one task together."
@@ -198,12 +193,11 @@ def _by_rows(name: str, validity: str, promise: Promise, row_tails: RowTails) ->
     )
 
 
-_COMMON = (_FRESH, RANK_INVARIANCE)
 _BOOTSTRAP = (
     _TASKS_IID,
     "The task-bootstrap law of the error approximates its sampling law: true as the number of "
     "tasks grows, no finite-sample theorem.",
-    *_COMMON,
+    _FRESH,
 )
 RARE = (
     "Errors do not come as rare tasks that are wrong throughout: without a guard they can be "
@@ -234,9 +228,9 @@ _SIMULATED = (
 
 _ROWS, _TASKS = "trajectory", "task"
 _ASYMPTOTIC, _FINITE = "asymptotic", "finite-sample"
-_BOOT, _NAIVE = (*_BOOTSTRAP, RARE), (_INDEPENDENT, *_COMMON)
-_DEFF, _ONCE = (_TASKS_IID, _SAME_DEFF, *_COMMON), (_TASKS_IID, _ONE, *_COMMON)
-_MEAN, _BET = (_TASKS_IID, _TASK_MEAN, *_COMMON), (_TASKS_IID, _PILOT, *_COMMON, _WEIGHED)
+_BOOT, _NAIVE = (*_BOOTSTRAP, RARE), (_INDEPENDENT, _FRESH)
+_DEFF, _ONCE = (_TASKS_IID, _SAME_DEFF, _FRESH), (_TASKS_IID, _ONE, _FRESH)
+_MEAN, _BET = (_TASKS_IID, _TASK_MEAN, _FRESH), (_TASKS_IID, _PILOT, _FRESH, _WEIGHED)
 
 PROCEDURES: dict[str, Procedure] = {
     procedure.name: procedure
@@ -246,7 +240,7 @@ PROCEDURES: dict[str, Procedure] = {
             _pseudo_task,
             "calibrated by simulation",
             _ROWS,
-            (_TASKS_IID, _SIMULATED, *_COMMON),
+            (_TASKS_IID, _SIMULATED, _FRESH),
             calibrated=True,
         ),
         Procedure(
@@ -278,7 +272,7 @@ PROMISED: Final = {CONFIDENT: DEFAULT, PROVED: "one_run", AVERAGE: "average"}
 
 def find_procedure(name: str) -> Procedure:
     """Return a procedure by name."""
-    if not isinstance(name, str) or name not in PROCEDURES:
+    if name not in PROCEDURES:
         raise InputError(
             f"procedure {quoted(name)} is not available; give one of {', '.join(PROCEDURES)}."
         )

@@ -74,8 +74,6 @@ class PseudoTask:
         w(θ), the share of the covered runs that counts as wrong besides.
     charged : bool
         Whether the pool is large enough for charges.
-    alike : bool
-        Whether tasks of the pool have sizes like those of the table.
     """
 
     icc: float
@@ -83,7 +81,6 @@ class PseudoTask:
     clustered: Floats
     charges: Floats
     charged: bool = False
-    alike: bool = True
 
     def part(self, part: slice | Integers) -> PseudoTask:
         """Return what applies to some thresholds."""

@@ -75,7 +75,6 @@ def pseudo_task(
         np.full_like(ratios, seen) if charged and alike else ratios,
         size_charges(counts, sizes) if charged else np.zeros_like(ratios),
         charged,
-        alike,
     )
 
 

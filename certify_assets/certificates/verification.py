@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from certify_assets.arrays import Names
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.certifier import Certifier
-from certify_assets.certificates.evidence import EVERY_TASK
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet
 from certify_assets.documents import JsonObject, read_json_text
@@ -129,14 +128,9 @@ def _difference_of(certificate: Certificate, digest: Any, certifier: Certifier) 
             f"It was issued on {read:,} labels, and {given_labels:,} are given. Give those "
             f"{read:,} with --labels."
         )
-    if pool is not None and named is not None and named["origin"] == EVERY_TASK:
-        if not {"corpus", "judge"} <= set(certificate.provenance):
-            return (
-                "inputs.pool.origin is 'every_task' in the document, the rule of the platform, and "
-                "its provenance names no judge on a corpus."
-            )
-        # rows do not show who chose them: whoever has the data root compares them with its rule
-        pool = replace(pool, origin=EVERY_TASK)
+    if pool is not None and named is not None:
+        # rows do not show who chose them
+        pool = replace(pool, origin=named["origin"])
     try:
         asked = settings_of(certificate)
         certifier = replace(

@@ -60,15 +60,6 @@ def test_what_cannot_be_measured_is_none() -> None:
     assert percentile_interval(np.array([np.nan])) == (None, None)
 
 
-def test_resamples_take_tasks_whole_and_are_those_of_the_seed() -> None:
-    tasks = name_codes(["b", "a", "b", "c"])
-    first, again = task_resamples(tasks, draws=50), task_resamples(tasks, draws=50)
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first, task_resamples(tasks, draws=50, seed=1))
-    assert np.array_equal(first[:, 0], first[:, 2])
-    assert np.array_equal(first[:, 0] + first[:, 1] + first[:, 3], np.full(50, 3.0))
-
-
 def test_the_interval_covers_the_truth_of_clustered_runs() -> None:
     """60 tasks of 4 attempts, the true AUROC from 2 million pairs; in 150 trials a 95 % interval
     misses 7.5 times, standard error 2.7.

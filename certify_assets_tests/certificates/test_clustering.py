@@ -36,16 +36,6 @@ def test_n_min_golden_numbers() -> None:
     ]
 
 
-def test_n_min_is_the_smallest_error_free_sample() -> None:
-    for alpha in (0.05, 0.1, 0.2):
-        needed = n_min(alpha, 0.05)
-        assert (
-            clopper_pearson_upper(0, needed, 0.05)
-            <= alpha
-            < clopper_pearson_upper(0, needed - 1, 0.05)
-        )
-
-
 def test_design_effects_of_the_paper() -> None:
     assert design_effect(16, 0.80) == pytest.approx(13.0)
     assert design_effect(8, 0.81) == pytest.approx(6.67)

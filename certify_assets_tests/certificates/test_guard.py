@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom
 
-from certify_assets.certificates import observe
-from certify_assets.certificates.error_icc import error_icc, icc_upper
+from certify_assets.certificates.error_icc import icc_upper
 from certify_assets.certificates.guard import apply_guard, concentrated, error_free_log_probability
 from certify_assets_tests.certificates.reference import counts_of, icc_profile
 
@@ -96,18 +95,3 @@ def test_it_is_unbounded_where_the_data_say_nothing(
     covered: list[int], errors: list[int], confident: bool
 ) -> None:
     assert icc_upper(np.array(covered), np.array(errors), confident=confident) == 1.0
-
-
-def test_the_larger_bound_of_two_thresholds_counts() -> None:
-    # 40 tasks of three runs: no error up to score 0, then 12 scattered ones, then whole tasks
-    tasks, scores = np.tile(np.arange(40), 3), np.repeat([0.0, 1.0, 2.0], 40)
-    wrong = np.concatenate([np.zeros(40), np.arange(40) < 12, np.arange(40) < 6])
-    table, grid = observe(scores, wrong, tasks), np.array([0.0, 1.0, 2.0])
-    bounds = [
-        icc_upper(
-            *(np.bincount(tasks[kept], minlength=40) for kept in (inside, inside & (wrong == 1))),
-            confident=True,
-        )
-        for inside in (scores <= 1, scores <= 2)
-    ]
-    assert error_icc(table, "reject", grid, confident=True) == max(bounds)

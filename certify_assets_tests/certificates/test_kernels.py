@@ -5,36 +5,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certify_assets.certificates import compiled, kernels, taskboot
+from certify_assets.certificates import compiled, kernels
 from certify_assets.certificates.taskboot import drawn_sums_in_numpy, resample_sums
 from certify_assets_tests.certificates import reference
 
 
-@given(st.lists(st.integers(0, 12), min_size=1, max_size=60))
-@settings(max_examples=40, deadline=None)
-def test_group_order(keys: list[int]) -> None:
-    for buckets in (13, 1 << 16, 1_300_000):
-        array = np.array(keys, dtype=np.int64) * (buckets // 13)
-        found = kernels.group_order(array, buckets)
-        assert np.array_equal(found, np.argsort(array, kind="stable"))
-
-
-@pytest.mark.parametrize(
-    ("size", "tasks"), [(2, 30), (9, 30), (9, 70_000), (999, 70_000), (60_000, 30)]
-)
-@pytest.mark.parametrize(("numerator", "denominator"), [(1, 10), (1234, 10_000)])
-def test_lattice_histogram(size: int, tasks: int, numerator: int, denominator: int) -> None:
+@pytest.mark.parametrize(("size", "tasks"), [(2, 30), (9, 70_000), (60_000, 30)])
+def test_lattice_histogram(size: int, tasks: int) -> None:
     rng = np.random.default_rng(size)
     covered = rng.integers(0, size, (5, tasks)).astype(np.int32)
     errors = rng.binomial(covered, rng.beta(0.3, 2.0, covered.shape)).astype(np.int32)
-    numerators = numerator + np.arange(5)
-    for asked in (numerator, numerators):
-        values, counts, offsets = kernels.lattice_histogram(covered, errors, asked, denominator)
-        each = np.broadcast_to(asked, 5)
-        for place, (n, k) in enumerate(zip(covered.astype(int), errors.astype(int), strict=True)):
-            expected = np.unique(denominator * k - each[place] * n, return_counts=True)
-            found = slice(offsets[place], offsets[place + 1])
-            assert np.array_equal((values[found], counts[found]), expected)
+    each = 1234 + np.arange(5)
+    values, counts, offsets = kernels.lattice_histogram(covered, errors, each, 10_000)
+    for place, (n, k) in enumerate(zip(covered.astype(int), errors.astype(int), strict=True)):
+        expected = np.unique(10_000 * k - each[place] * n, return_counts=True)
+        found = slice(offsets[place], offsets[place + 1])
+        assert np.array_equal((values[found], counts[found]), expected)
 
 
 def same(values: np.ndarray, draws: int, seed: int) -> bool:
@@ -59,14 +45,3 @@ def test_drawn_tasks_are_uniform() -> None:
     expected = 4000.0
     # 19 degrees of freedom: 43.8 is the .999 quantile
     assert ((drawn - expected) ** 2 / expected).sum() < 43.8
-
-
-@pytest.mark.parametrize("places", [1, 700, 5_000, 1 << 20])
-def test_resamples_do_not_depend_on_pieces(places: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taskboot, "_PLACES", places)
-    assert same(np.random.default_rng(0).integers(-50, 50, (700, 4)), 100, 11)
-
-
-def test_sums_beyond_float32_are_exact_and_empty_tables_have_none() -> None:
-    assert (resample_sums(np.full((3, 1), 2**40 + 1), 4, 0) == 3 * (2**40 + 1)).all()
-    assert resample_sums(np.zeros((0, 3), np.int64), 5, 0).tolist() == [[0, 0, 0]] * 5

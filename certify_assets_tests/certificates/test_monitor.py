@@ -23,7 +23,6 @@ from certify_assets.certificates.monitor import (
     new_tasks,
     shiryaev_roberts,
 )
-from certify_assets.errors import InputError
 from certify_assets.research.populations import TAU, Sample
 from certify_assets_tests.populations import paper_process, paper_truth
 
@@ -177,22 +176,6 @@ def test_a_judge_that_breaks_raises_the_alarm_and_a_good_one_is_certified() -> N
         assert found.first_alarm_task == str(found.first_alarm_at - 1)
         assert found.e_process.alarm and found.e_value == found.e_process.value > 20
     assert found.to_dict()["interval"] == list(found.interval)
-
-
-def test_refusals() -> None:
-    sample = paper_process(40, 0.5, 9)
-    nothing = certify(*paper_process(8, 0.5, 1))
-    with pytest.raises(InputError, match="certifies nothing"):
-        monitor_certificate(nothing, *sample._replace(tasks=sample.tasks + 8))
-
-
-def test_false_alarms_at_an_error_of_alpha() -> None:
-    # page: .020 to .026; standard error of a rate of .05 over 300 streams .013, of .05 for the
-    # bound on Shiryaev–Roberts the same
-    streams = [stream(500, ALPHA, 0.5, np.random.default_rng([trial, 1])) for trial in range(300)]
-    assert share_reaching(alarm_process, streams) <= DELTA
-    assert share_reaching(certification_process, streams) <= DELTA + 0.026
-    assert share_reaching(shiryaev_roberts, streams, 10_000) <= DELTA + 0.026
 
 
 def ever_missed(part: TaskStream, error: float) -> bool:

@@ -168,7 +168,6 @@ def test_a_pool_is_named_and_the_certificate_verifies_with_it_alone() -> None:
 
 def test_a_pool_raises_or_lowers_the_size_of_wrong_tasks() -> None:
     up = certify(*CAL, pool=pool_of(times=6))
-    assert "hand_picked" in codes(up)
     rng = np.random.default_rng(2)
     sizes = np.minimum(1 + rng.poisson(7, 400), 10)
     names = [f"pool {task}" for task in np.repeat(np.arange(400), sizes)]
@@ -181,7 +180,6 @@ def test_a_pool_with_other_sizes_never_lowers_the_size_ratio() -> None:
     scores = np.random.default_rng(2).normal(size=3200)
     pool = (scores, [f"pool {task}" for task in np.repeat(np.arange(400), 8)])
     found, alone = certify(*CAL, pool=pool), certify(*CAL)
-    assert "never lowers it" in codes(found)["unlike_pool"]
     assert found.coverage <= alone.coverage
 
 

@@ -1,7 +1,6 @@
 """The draw of runs to label: golden values, and what it may depend on."""
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -79,12 +78,6 @@ def test_a_subset_of_kept_tasks_is_drawn_without_regard_to_their_size() -> None:
 def test_a_cap_is_declared_where_every_run_counts(asked: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
         drawn(count=4, **asked)
-
-
-def test_a_cap_is_for_runs_alone() -> None:
-    draw = Draw.of(TASKS, RUNS, SCORES, count=4, estimand="runs", most=8)
-    with pytest.raises(InputError, match="every task counts once, and that one counts as 8"):
-        replace(draw, estimand="tasks")
 
 
 def test_batches_follow_the_score_from_both_ends() -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import Settings
-from certify_assets.certificates.settings import expected, setting_schema
 from certify_assets.errors import InputError
 
 
@@ -33,12 +32,6 @@ def test_a_wrong_setting_is_refused(name: str, value: Any, remedy: str) -> None:
     with pytest.raises(InputError, match=name) as refusal:
         Settings(**{name: value})
     assert remedy in str(refusal.value)
-
-
-@pytest.mark.parametrize("name", Settings.model_fields)
-def test_every_setting_has_default_range_and_help(name: str) -> None:
-    schema = setting_schema(name)
-    assert schema["description"] and "default" in schema and expected(name)
 
 
 def test_numbers_of_numpy_are_numbers() -> None:

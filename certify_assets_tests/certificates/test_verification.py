@@ -188,6 +188,8 @@ def test_what_is_no_certificate_is_refused(data: Sample, document: Any) -> None:
 
 def test_what_is_carried_is_typed_and_in_the_digest(certificate: Certificate, data: Sample) -> None:
     document = certificate.to_dict()
+    with pytest.raises(ForgedCertificateError, match="altered after it was issued"):
+        Certificate.from_dict({**document, "seed": 43})
     assert "digest is" in verify({**document, "provenance": {"judge": "other"}}, *data)
     assert verify(certificate.replace(provenance={"judge": "other"}).to_json(), *data) is None
     assert "provenance" in verify({**document, "provenance": {"judge": 3}}, *data)
@@ -201,29 +203,6 @@ def test_a_table_that_cannot_be_used_is_an_error_of_its_own(
         verify(certificate, [], [], [])
     with pytest.raises(InputError, match="as text"):
         certify(*data, provenance={"judge": 3})
-
-
-def test_from_dict_refuses_contradictions(certificate: Certificate) -> None:
-    document = certificate.to_dict()
-    assert Certificate.from_dict(document) == certificate
-    with pytest.raises(ForgedCertificateError, match="altered after it was issued"):
-        Certificate.from_dict({**document, "seed": 43})
-    for change in (
-        {"threshold": None},
-        {"certified": False},
-        {"coverage": 1.5},
-        {"errors": -1},
-        {"candidates": 0},
-        {"settings": {**document["settings"], "grid": 0}},
-        {"alpha": 0.0},
-        {"delta": 1.0},
-        {"side": "both"},
-        {"threshold": math.inf},
-        {"findings": [{"code": "x"}]},
-        {"assumptions": [1]},
-    ):
-        with pytest.raises(ForgedCertificateError):
-            Certificate.parse({**document, **change})
 
 
 @pytest.mark.parametrize(
