@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from certify_assets.errors import InputError
 from certify_assets.files import parse_json
-from certify_assets.tables.delimited import DelimitedText
+from certify_assets.tables.delimited import Rows, read_delimited
 from certify_assets.tables.sheets import find_sheet
 from certify_assets.tables.table import (
     Table,
@@ -31,8 +31,6 @@ from certify_assets.tables.table import (
 _FRAME = Path("the table")
 _MOST_UNPACKED = 1 << 30
 _ROWS = "Write one object a line, or a list of objects, with the columns as their keys."
-# the line of a row, and its cells, or what is wrong with it
-_Row = tuple[int, Sequence[Any] | str]
 
 
 def read_table(source: Any, wanted: AbstractSet[str]) -> Table:
@@ -83,16 +81,15 @@ def _unpacked(packed: Path) -> IO[bytes]:
 
 
 def _read_delimited(path: Path, stream: IO[bytes], wanted: AbstractSet[str]) -> Table:
-    text = DelimitedText(path, stream.read(), wanted)
-    table = _of_rows(path, text.header, text.rows(), wanted, text.read_as)
+    text = read_delimited(path, stream.read(), wanted)
+    table = _of_rows(path, text, wanted)
     if not text.header:
         raise nothing_in(path)
     return table
 
 
 def _read_sheet(path: Path, stream: IO[bytes], wanted: AbstractSet[str]) -> Table:
-    sheet = find_sheet(path, stream, wanted)
-    return _of_rows(path, sheet.header, sheet.rows, wanted, (sheet.read_as,))
+    return _of_rows(path, find_sheet(path, stream, wanted), wanted)
 
 
 def _read_json(path: Path, stream: IO[bytes], wanted: AbstractSet[str]) -> Table:
@@ -112,7 +109,7 @@ def _read_json(path: Path, stream: IO[bytes], wanted: AbstractSet[str]) -> Table
             raise InputError(f"{path}, line {line} is not a JSON object. {_ROWS}")
     names = list(dict.fromkeys(name for row in rows.values() for name in row))
     cells = ((line, [*map(row.get, names)]) for line, row in rows.items())
-    return _of_rows(path, names, cells, wanted)
+    return _of_rows(path, Rows(names, cells), wanted)
 
 
 def _parsed(text: str, path: Path, line: int | None = None) -> Any:
@@ -123,28 +120,24 @@ def _parsed(text: str, path: Path, line: int | None = None) -> Any:
         raise InputError(f"{where} is not a JSON object ({first_line(error)}). {_ROWS}") from None
 
 
-def _of_rows(
-    path: Path,
-    header: list[str],
-    rows: Iterable[_Row],
-    wanted: AbstractSet[str],
-    read_as: tuple[str, ...] = (),
-) -> Table:
+def _of_rows(path: Path, given: Rows, wanted: AbstractSet[str]) -> Table:
     """Make a table of rows and the lines that they begin on."""
-    found = _matched(path, header, wanted)
-    columns = [(header.index(written), list[Any]()) for written in found.values()]
+    found = _matched(path, given.header, wanted)
+    columns = {name: list[Any]() for name in found}
+    places = [given.header.index(written) for written in found.values()]
     lines = []
-    for line, row in rows:
+    for line, row in given.rows:
         lines.append(line)
         if isinstance(row, str):
             raise InputError(
                 f"{path}, row {len(lines)} (line {line}) cannot be read: {row}; save it as CSV in "
                 "UTF-8, with quotes around text that holds a comma."
             )
-        for place, column in columns:
+        for column, place in zip(columns.values(), places, strict=True):
             column.append(row[place])
-    cells = {name: array_of(column) for name, (_, column) in zip(found, columns, strict=True)}
-    return Table(path, header, cells, np.array(lines, np.int64), (*read_as, *renamed(found)))
+    cells = {name: array_of(column) for name, column in columns.items()}
+    read_as = (*given.read_as, *renamed(found))
+    return Table(path, given.header, cells, np.array(lines, np.int64), read_as)
 
 
 def _matched(path: Path, names: Sequence[Any], wanted: AbstractSet[str]) -> dict[str, str]:

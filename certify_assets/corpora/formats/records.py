@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile, too_large
 from certify_assets.errors import InputError
 from certify_assets.files import apart_from_0_and_1, unique_keys
-from certify_assets.tables.delimited import DelimitedText
+from certify_assets.tables.delimited import read_delimited
 from certify_assets.tables.sheets import find_sheet
 from certify_assets.tables.table import refuse_repeated
 
@@ -123,7 +123,7 @@ def has_fields(file: SourceFile, *kinds: Collection[str]) -> bool:
         if file.suffix in PARQUET:
             names = opened(file).names
         elif file.suffix in DELIMITED:
-            names = DelimitedText(file.name, file.head(HEAD), frozenset()).header
+            names = read_delimited(file.name, file.head(HEAD), frozenset()).header
         elif begins(file, b"{["):
             names = (name.decode() for name in _KEY.findall(file.head(HEAD)))
     except InputError:
@@ -223,14 +223,14 @@ def opened(file: SourceFile, wanted: Collection[str] = ()) -> Opened:
         sheet = find_sheet(file.name, io.BytesIO(file.read()), frozenset(wanted))
         header = [name for name in sheet.header if name]
         rows = [(line, dict(zip(sheet.header, row, strict=False))) for line, row in sheet.rows]
-        return Opened(header, lambda _: iter(rows), (sheet.read_as,))
+        return Opened(header, lambda _: iter(rows), sheet.read_as)
     if file.suffix in DELIMITED:
-        text = DelimitedText(file.name, file.read(), frozenset(wanted))
+        text = read_delimited(file.name, file.read(), frozenset(wanted))
         names = [name.strip() for name in text.header]
         refuse_repeated(file.name, names)
 
         def cells(_: Collection[str]) -> Iterator[Row]:
-            for line, row in text.rows():
+            for line, row in text.rows:
                 yield line, row if isinstance(row, str) else dict(zip(names, row, strict=True))
 
         return Opened(names, cells, text.read_as)
