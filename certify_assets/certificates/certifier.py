@@ -359,57 +359,40 @@ def _require_rows(observations: Observations, settings: Settings) -> None:
         )
 
 
-_CHARGED = (
-    "That ratio is of tasks that are wrong throughout. For errors that cluster as those seen do, "
-    "trajectories of tasks so large that the calibration tasks say too little of them count as "
-    "wrong instead (the finding size_charge says how many)."
-)
-
-
 def _assumptions(given: Evidence, evaluation: Evaluation, settings: Settings) -> Iterator[str]:
     """Say what the promise of a certificate rests on."""
     plan, pseudo, place = evaluation.plan, evaluation.test.pseudo, evaluation.chosen
     yield from settings.method.assumptions
     if plan is not None:
         yield (
-            f"Multiplicity: fixed sequence. The pilot table ({plan.tasks} tasks, "
-            f"{plan.sha256[:12]}) fixed the thresholds, the start "
-            f"{shortest(plan.thresholds[plan.start])} and the bet there, "
-            f"{plan.bets[plan.start]:.3g} of the wealth; from there thresholds are "
-            "tested one after the other, each at the whole level, until one fails."
+            f"The pilot table ({plan.tasks} tasks, {plan.sha256[:12]}) fixed the thresholds, the "
+            f"start {shortest(plan.thresholds[plan.start])} and the bet there, "
+            f"{plan.bets[plan.start]:.3g} of the wealth (a fixed sequence)."
         )
     if settings.applied_guard == "floor":
-        sizes = f"Wrong tasks are at most {settings.size_ratio:g} times as large as others."
-        if settings.size_ratio == 1.0:
-            sizes = (
-                "Wrong tasks are no larger than others: no guard covers larger ones, unless the "
-                "attempts a task are capped or size_ratio is declared."
-            )
         yield (
             "Guard: errors within a task are no more correlated than the 95 % upper bound from "
-            "the same table says (beta-binomial); error-free data at error alpha then have "
-            f"probability at most delta/8. {sizes}"
+            f"the same table. Wrong tasks are at most {settings.size_ratio:g} times as large as "
+            "others."
         )
     elif settings.method.guarded:
-        # what is given up where no guard stands, whatever the data are
         yield RARE
     if pseudo is None:
         return
     widest, pool = pseudo.ratios.size - 1 if place is None else place, given.pool
-    where = "this table" if pool is None else "this table and the pool"
     yield (
         f"Wrong tasks are at most {pseudo.ratios[widest]:.3g} times as large as the mean covered "
-        "task: the largest of what is declared, of what tasks with errors show at the widest "
-        f"threshold, and of the size beyond which tasks of {where} hold alpha/2 of the covered "
-        "trajectories."
+        "task."
     )
     if pool is not None:
         if pseudo.charged:
-            yield _CHARGED
+            yield (
+                "Runs of tasks larger than the calibration tasks show count as wrong instead (the "
+                "finding size_charge says how many)."
+            )
         yield (
-            f"The {len(pool.labels)} tasks of the pool ({pool.sha256[:12]}) are drawn like "
-            "these, and their scores are from a judge that did not train on them; no outcome of "
-            "theirs is read."
+            f"The {len(pool.labels)} tasks of the pool ({pool.sha256[:12]}) are drawn like these, "
+            "and were scored by a judge that did not train on them."
         )
 
 

@@ -77,13 +77,10 @@ def _task_hoeffding(counts: TaskCounts, test: Test, tasks: int) -> Floats:
 
 
 _TASKS_IID = (
-    "Tasks are drawn independently from the population that the certificate is used on, attempts "
-    "of one task together."
+    "Tasks are drawn independently from those that the certificate is used on, with all their "
+    "attempts."
 )
-_FRESH = (
-    "The judge was trained and chosen without these outcomes; candidates compared on them are "
-    "counted in `candidates`."
-)
+_FRESH = "The judge was made without these outcomes; candidates compared on them are counted."
 
 
 @dataclass(frozen=True)
@@ -195,35 +192,22 @@ def _by_rows(name: str, validity: str, promise: Promise, row_tails: RowTails) ->
 
 _BOOTSTRAP = (
     _TASKS_IID,
-    "The task-bootstrap law of the error approximates its sampling law: true as the number of "
-    "tasks grows, no finite-sample theorem.",
+    "The task bootstrap approximates the sampling law of the error: no finite-sample theorem.",
     _FRESH,
 )
-RARE = (
-    "Errors do not come as rare tasks that are wrong throughout: without a guard they can be "
-    "missed."
-)
-_INDEPENDENT = "Trajectories are independent (Clopper–Pearson), which attempts at one task are not."
-_SAME_DEFF = "The design effect of all outcomes stands for that of the errors at every threshold."
+RARE = "No rare tasks are wrong throughout: without a guard they can be missed."
+_INDEPENDENT = "Runs are independent (Clopper–Pearson), which attempts at one task are not."
+_SAME_DEFF = "The design effect of all outcomes is that of the errors at every threshold."
 _ONE = (
-    "The test sees one trajectory a task, drawn by the seed; the coverage is over all "
-    "trajectories, the error that of a task's random attempt."
+    "The test sees one run a task, drawn by the seed; the coverage is over all runs, the error "
+    "that of a task's random attempt."
 )
-_TASK_MEAN = "The error is the mean over tasks of each task's error rate, not over trajectories."
-_PILOT = (
-    "The pilot tasks are others than these, and the pilot table was fixed before these outcomes "
-    "were seen."
-)
-_WEIGHED = (
-    "Every task weighs the same: the error is that of a random attempt at a random task, among "
-    "those decided. Where wrong tasks have more attempts than others, the share of wrong "
-    "trajectories is larger than that."
-)
+_TASK_MEAN = "The error is the mean over tasks of each task's error rate, not over runs."
+_PILOT = "The pilot tasks are others, and the pilot was fixed before these outcomes were seen."
+_WEIGHED = "The error is that of a random attempt at a random task, among those decided."
 _SIMULATED = (
-    "Calibrated by simulation, not proved: the shares of delta at which the two tails pass keep "
-    "the rate of wrong certificates near delta in the simulated designs (docs/certificates.md says "
-    "which, and where it does not). Proved for one fixed threshold and equal tasks that are wrong "
-    "throughout or not at all."
+    "Calibrated by simulation, not proved: docs/certificates.md says in which designs the rate "
+    "of wrong certificates is near delta, and in which it is not."
 )
 
 _ROWS, _TASKS = "trajectory", "task"
