@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from certify_assets.arrays import Names
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.certifier import Certifier
+from certify_assets.certificates.evidence import GIVEN
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet
 from certify_assets.documents import JsonObject, read_json_text
@@ -128,7 +129,7 @@ def _difference_of(certificate: Certificate, digest: Any, certifier: Certifier) 
             f"It was issued on {read:,} labels, and {given_labels:,} are given. Give those "
             f"{read:,} with --labels."
         )
-    if pool is not None and named is not None:
+    if pool is not None and named is not None and pool.origin == GIVEN:
         # rows do not show who chose them
         pool = replace(pool, origin=named["origin"])
     try:
