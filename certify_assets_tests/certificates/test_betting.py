@@ -91,13 +91,6 @@ def test_the_bet_is_the_best_one() -> None:
     assert 0 <= plan.start < 20 and plan.tasks == 60
 
 
-def test_diagnosis_counts_tasks_from_the_start(pilot: Table) -> None:
-    few = paper_process(30, 0.5, 3)
-    found = diagnose(*few, procedure="betting", pilot=pilot)
-    assert found.stopped_by == "tasks"
-    assert found.tasks_needed is not None and 30 < found.tasks_needed < 200
-
-
 REFERENCE = {
     (50, 0.1): 0.485, (50, 0.5): 0.116, (50, 0.8): 0.092,
     (64, 0.1): 0.675, (64, 0.5): 0.544, (64, 0.8): 0.470,

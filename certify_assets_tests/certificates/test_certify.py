@@ -16,7 +16,6 @@ from certify_assets.certificates import (
     observe,
     verify,
 )
-from certify_assets.certificates.sides import joint_statement
 from certify_assets.certificates.taskboot import draws_needed
 from certify_assets.errors import InputError
 from certify_assets.research.populations import Sample
@@ -150,18 +149,6 @@ def test_task_names_change_nothing_but_the_hash(procedure: str, seed: int) -> No
     assert other.replace(inputs=one.inputs) == one
 
 
-def test_findings_of_the_table() -> None:
-    scores, outcomes, tasks = sample(5, tasks=12)
-    squeezed = np.clip(np.round(scores), -2, 2)
-    squeezed[:4] = np.nan
-    found = certify(squeezed, outcomes, tasks, procedure="guarded_taskboot")
-    assert {"unscored_rows", "few_tasks"} <= set(codes(found))
-    assert found.inputs["rows"] == scores.size and found.trajectories == scores.size - 4
-    lone = certify(scores, outcomes, np.zeros(scores.size), procedure="guarded_taskboot")
-    said = {item["code"]: item["message"] for item in lone.findings}
-    assert said["few_tasks"].startswith("The table has 1 task.")
-
-
 def test_a_certificate_that_any_judge_would_get_says_so() -> None:
     rng = np.random.default_rng(1)
     tasks = np.repeat(np.arange(100), 8)
@@ -266,24 +253,6 @@ def test_candidates_divide_the_level_and_the_guard() -> None:
     assert many.level == pytest.approx(one.level / 50) and many.coverage <= one.coverage
     assert many.selection and "50 candidates" in many.selection and one.selection is None
     assert certify(*data, candidates=2, selection="larger coverage").selection == "larger coverage"
-
-
-def test_the_joint_promise_names_the_scores_that_lie_in_both_regions() -> None:
-    data = sample(tasks=80)
-    for alpha, overlap in ((0.4, True), (0.03, False)):
-        reject, release = pair = [
-            certify(*data, side=side, alpha=alpha, procedure="taskboot")
-            for side in ("reject", "release")
-        ]
-        low, high = release.threshold, reject.threshold
-        assert (high > low) is overlap
-        inside = np.mean((data.scores <= high) & (data.scores >= low))
-        words = (
-            f"Scores from {low:.6g} to {high:.6g} ({100 * inside:.1f} % of the rows) lie in both"
-        )
-        assert (
-            (words in joint_statement(pair)) == ("lie in both" in joint_statement(pair)) == overlap
-        )
 
 
 def test_few_draws_never_certify() -> None:

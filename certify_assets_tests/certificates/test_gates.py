@@ -35,15 +35,6 @@ def test_the_corpora_of_the_paper(corpus: str) -> None:
     assert "without a bound" in gates[0].reason
 
 
-def test_what_is_unknown_decides_nothing() -> None:
-    gate = sample_gate(29.5, alpha=0.2)
-    assert (gate.passed, gate.threshold) == (False, 30.0) and ", needed 30: too few" in gate.reason
-    assert sample_gate(None).passed is None
-    assert saturation_gate(None, 0.9).passed is None and "unknown" in saturation_gate(None).reason
-    closed = saturation_gate(None, 0.983)
-    assert (closed.passed, closed.value) == (False, 0.983) and "nothing to gain" in closed.reason
-
-
 @pytest.mark.statistics
 def test_the_bound_errs_as_often_as_it_says() -> None:
     design = Clustered(tasks=60, rho=0.5, separation=0.4, loading=0.2)

@@ -136,18 +136,6 @@ def test_the_interval_is_what_neither_process_rejects(rows: list[tuple[int, int,
             assert excluded(level) == (not low < level < high)
 
 
-def test_uncovered_tasks_contribute_nothing() -> None:
-    some = stream(40, 0.03, 0.5, np.random.default_rng(3))
-    none = TaskStream(*np.zeros((2, 25), dtype=np.int64), np.full(25, 8.0))
-    both = joined(none, some, none)
-    assert error_interval(both, DELTA) == error_interval(some, DELTA)
-    assert certification_process(both, ALPHA)[-1] == pytest.approx(
-        certification_process(some, ALPHA)[-1]
-    )
-    assert error_interval(none, DELTA) == (0.0, 1.0)
-    assert first(alarm_process(none, ALPHA), 1 / DELTA) == math.inf
-
-
 @pytest.mark.parametrize("side", ["reject", "release"])
 def test_a_stream_counts_rows_and_keeps_the_order_of_first_rows(side: str) -> None:
     item = certify(*paper_process(120, 0.5, 1), side=side, alpha=0.2)

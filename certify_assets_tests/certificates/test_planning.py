@@ -6,7 +6,6 @@ import pytest
 from certify_assets.certificates import Settings, evaluate, observe
 from certify_assets.certificates.auroc import auroc
 from certify_assets.certificates.planning import Planner, RowModel
-from certify_assets.errors import InputError
 from certify_assets.research.populations import Clustered
 
 SCORES = np.random.default_rng(0).normal(size=600)
@@ -88,8 +87,3 @@ def test_the_tasks_needed_certify_in_another_population(separation: float, alpha
     found = [evaluate(observe(*design.draw(rng)), asked).chosen is not None for _ in range(200)]
     # a chance of .8 is planned; the population has other task effects than the model
     assert np.mean(found) > 0.5
-
-
-def test_a_table_without_scores_is_refused() -> None:
-    with pytest.raises(InputError, match="Score the runs first"):
-        RowModel.of(np.array([np.nan]), 0.5, 0.8)

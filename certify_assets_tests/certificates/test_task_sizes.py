@@ -59,19 +59,6 @@ def test_tasks_with_errors_that_are_larger() -> None:
     assert observed_ratio(larger) == pytest.approx(16 / ((20 * 16 + 5 * 256) / 160))
 
 
-def test_large_tasks_that_calibration_lacks_are_charged() -> None:
-    # a fifth of a pool is five times larger
-    table, pool = rows([8] * 30), pool_of([8] * 100 + [40] * 25)
-    share = 40 * 25 / (8 * 130 + 40 * 25)
-    assert widest(table, pool) == pytest.approx(share * (1 + 2 / 25), rel=0.02)
-    # with two of them right, no more than 1 − √.3 of such tasks are wrong, at confidence .7
-    standing = rows([8] * 30 + [40] * 2)
-    share = 40 * 27 / (8 * 130 + 40 * 27)
-    rates = 1 - 0.3 ** (1 / 2), 1 - 0.3 ** (1 / 32)
-    expected = share * (1 + 2 / 27) * rates[0] - rates[1]
-    assert widest(standing, pool) == pytest.approx(expected, rel=0.02)
-
-
 def test_equal_or_nearly_equal_tasks_are_charged_nothing() -> None:
     assert widest(rows([8] * 30), pool_of([8] * 100)) == 0.0
     # half a doubling: 11² < 2·8², 12² > 2·8²

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import Certificate, CertificateSet, certify, verify
-from certify_assets.errors import ForgedCertificateError, InputError
+from certify_assets.errors import ForgedCertificateError
 from certify_assets.research.populations import Sample
 from certify_assets_tests.populations import paper_process
 
@@ -102,22 +102,6 @@ def test_an_honest_certificate_verifies(certificate: Certificate, data: Sample, 
     )
 
 
-@pytest.mark.parametrize(
-    "keywords",
-    [
-        {"alpha": 0.2},
-        {"side": "release"},
-        {"procedure": "naive"},
-        {"procedure": "guarded_taskboot"},
-        {"procedure": "guarded_taskboot", "guard": "none"},
-        {"procedure": "guarded_taskboot", "engine": "montecarlo", "draws": 300},
-        {"procedure": "guarded_taskboot", "engine": "montecarlo", "draws": 4000},
-    ],
-)
-def test_other_settings_verify(data: Sample, keywords: dict[str, Any]) -> None:
-    assert verify(certify(*data, **keywords).to_json(), *data) is None
-
-
 @pytest.mark.slow
 def test_every_altered_value_is_found(certificate: Certificate, data: Sample) -> None:
     document = certificate.to_dict()
@@ -194,15 +178,6 @@ def test_what_is_carried_is_typed_and_in_the_digest(certificate: Certificate, da
     assert verify(certificate.replace(provenance={"judge": "other"}).to_json(), *data) is None
     assert "provenance" in verify({**document, "provenance": {"judge": 3}}, *data)
     assert verify({**document, "selection": 4}, *data) is not None
-
-
-def test_a_table_that_cannot_be_used_is_an_error_of_its_own(
-    certificate: Certificate, data: Sample
-) -> None:
-    with pytest.raises(InputError):
-        verify(certificate, [], [], [])
-    with pytest.raises(InputError, match="as text"):
-        certify(*data, provenance={"judge": 3})
 
 
 @pytest.mark.parametrize(
