@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
@@ -11,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from certify_assets.arrays import Floats, Names
+from certify_assets.arrays import Booleans, Floats, Integers, Names
 from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice, saddlepoint_tails
 from certify_assets.certificates.certificate import Certificate, Finding
 from certify_assets.certificates.clustering import n_min
@@ -108,17 +109,26 @@ def _upper_bounds(evaluation: Evaluation, settings: Settings) -> Floats:
     steps = math.lcm(_STEPS, settings.budget.denominator)
     at_alpha = int(settings.budget * steps)
     passed = evaluation.tails <= evaluation.test.level
+
+    def inside(rates: Integers) -> Booleans:
+        if pseudo is None:
+            tails = saddlepoint_tails(error_lattice(counts, rates, steps), counts.tasks)
+        else:
+            tails = joined_tails(*pseudo_task_tails(counts, rates, steps, pseudo))
+        return tails <= evaluation.test.level
+
     low, high = np.where(passed, -1, at_alpha), np.where(passed, at_alpha, steps)
+    return _smallest(inside, low, high) / steps
+
+
+def _smallest(inside: Callable[[Integers], Booleans], low: Integers, high: Integers) -> Integers:
+    """Return the smallest whole number in (low, high] that is inside, a threshold each."""
     while (unsettled := high - low > 1).any():
         middle = (low + high) // 2
-        if pseudo is None:
-            tails = saddlepoint_tails(error_lattice(counts, middle, steps), counts.tasks)
-        else:
-            tails = joined_tails(*pseudo_task_tails(counts, middle, steps, pseudo))
-        inside = tails <= evaluation.test.level
-        low = np.where(unsettled & ~inside, middle, low)
-        high = np.where(unsettled & inside, middle, high)
-    return high / steps
+        found = inside(middle)
+        low = np.where(unsettled & ~found, middle, low)
+        high = np.where(unsettled & found, middle, high)
+    return high
 
 
 @dataclass(frozen=True)
@@ -357,13 +367,13 @@ def lower_error_bound(counts: TaskCounts, delta: float, budget: Fraction) -> flo
     # the δ quantile of the resampled error on a grid that holds α, so that it exceeds α exactly
     # when P*(resampled error ≤ α) ≤ δ
     steps = math.lcm(_STEPS, budget.denominator)
-    low, high = -1, steps
-    while high - low > 1:
-        middle = (low + high) // 2
-        lattice = error_lattice(counts.at(0), middle, steps)
-        above = bootstrap_tails(lattice, 1 - delta, counts.tasks)[0] >= 1 - delta
-        low, high = (middle, high) if above else (low, middle)
-    return high / steps
+    counts = counts.at(0)
+
+    def inside(rates: Integers) -> Booleans:
+        lattice = error_lattice(counts, rates, steps)
+        return bootstrap_tails(lattice, 1 - delta, counts.tasks) < 1 - delta
+
+    return int(_smallest(inside, np.array([-1]), np.array([steps]))[0]) / steps
 
 
 def resample_audit(

@@ -33,7 +33,7 @@ Waudby-Smith, Stark and Ramdas (2021), RiLACS: risk limiting audits via confiden
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -265,14 +265,14 @@ def stopping(
         paid = strict.needed[0] / shared
         weights = weights * strict.chances(means)
     most = np.searchsorted(table.needed, np.arange(last + 1), side="right") - 1
-    predict = _Prediction.of(weights, means, last)
+    next_error = _next_errors(weights, means, last)
     value, labels = np.zeros((2, table.needed.size + 2))
     errors = np.zeros(last + 1, np.int64)
     top = table.needed.size
     for drawn in reversed(range(last + 1)):
         low, high = int(most[drawn]) + 1, min(drawn, top)
         if drawn < last and low <= high:
-            chance = predict.next_error(drawn, low, high)
+            chance = next_error(drawn, low, high)
             price = 1.0 - shared * (drawn < paid)
             here, worse = slice(low, high + 1), slice(low + 1, high + 2)
             going = chance * value[worse] + (1 - chance) * value[here] - price
@@ -304,29 +304,21 @@ def chain_stopping(tables: Sequence[SetTable], weights: Floats, means: Floats) -
     return found[::-1]
 
 
-@dataclass(frozen=True, eq=False)
-class _Prediction:
-    """The mixture of predicted errors."""
+def _next_errors(weights: Floats, means: Floats, last: int) -> Callable[[int, int, int], Floats]:
+    """Return the chance that the next label is an error, by labels and a range of errors."""
+    from scipy.special import gammaln
 
-    weights: Floats
-    ahead: Floats
-    wrong: Floats
-    right: Floats
+    counts = np.arange(last + 1)
+    a, b = _PREDICTED * means[:, None], _PREDICTED * (1 - means[:, None])
+    wrong, right = gammaln(a + counts) - gammaln(a), gammaln(b + counts) - gammaln(b)
 
-    @classmethod
-    def of(cls, weights: Floats, means: Floats, last: int) -> _Prediction:
-        from scipy.special import gammaln
-
-        counts = np.arange(last + 1)
-        a, b = _PREDICTED * means[:, None], _PREDICTED * (1 - means[:, None])
-        return cls(weights, a, gammaln(a + counts) - gammaln(a), gammaln(b + counts) - gammaln(b))
-
-    def next_error(self, drawn: int, low: int, high: int) -> Floats:
-        """Return the chance that the next label is an error, after each of some errors."""
+    def chance(drawn: int, low: int, high: int) -> Floats:
         errors = np.arange(low, high + 1)
-        likely = self.wrong[:, errors] + self.right[:, drawn - errors]
+        likely = wrong[:, errors] + right[:, drawn - errors]
         likely = np.exp(likely - likely.max(axis=0))
-        found, every = self.weights @ (likely * (self.ahead + errors)), self.weights @ likely
+        found, every = weights @ (likely * (a + errors)), weights @ likely
         # no predicted error comes so far: an error is expected
-        chance = np.divide(found, every, out=np.ones_like(found), where=every > 0)
-        return np.where(every > 0, chance / (_PREDICTED + drawn), 1.0)
+        expected = np.divide(found, every, out=np.ones_like(found), where=every > 0)
+        return np.where(every > 0, expected / (_PREDICTED + drawn), 1.0)
+
+    return chance

@@ -8,14 +8,12 @@ from certify_assets.certificates import (
     Settings,
     audit_certificate,
     certify,
-    diagnose,
     evaluate,
     observe,
     verify,
 )
 from certify_assets.certificates.betting import make_plan, payoffs, wealth_tails
 from certify_assets.certificates.counts import count_tasks
-from certify_assets.errors import InputError
 from certify_assets.research.populations import Sample
 from certify_assets_tests.populations import fooled, paper_process, paper_truth
 
@@ -58,16 +56,6 @@ def test_a_certificate_names_its_pilot_and_recomputes_with_it(
     other = (pilot[0] + 1.0, *pilot[1:])
     assert "settings.pilot is" in str(verify(found, *data, pilot=other))
     assert audit_certificate(found, *pilot).own_coverage is None
-
-
-def test_without_a_pilot_nothing_is_tested(data: Sample) -> None:
-    found = certify(*data, procedure="betting")
-    assert not found.certified and codes(found) == ["pilot_missing"]
-    assert found.settings["pilot"] is None
-    assert verify(found.to_json(), *data) is None
-    assert diagnose(*data, procedure="betting").stopped_by == "input"
-    with pytest.raises(InputError, match="No row of the pilot"):
-        certify(*data, procedure="betting", pilot=([np.nan], [1], ["p"]))
 
 
 def test_wealth_is_a_product_over_tasks_and_every_payoff_is_at_most_one() -> None:

@@ -59,15 +59,6 @@ def test_runs_of_tasks_up_to_the_cap_count_alike(most: int) -> None:
         assert often[task] / 4_000 == pytest.approx(min(size, most) / most, abs=0.03)
 
 
-def test_a_subset_of_kept_tasks_is_drawn_without_regard_to_their_size() -> None:
-    first: Counter[str] = Counter()
-    for seed in range(4_000):
-        row = Draw.of(TASKS, RUNS, SCORES, count=1, seed=seed).rows(TASKS, RUNS)[0]
-        first[TASKS[row]] += 1
-    for task in SIZES:
-        assert first[task] / 4_000 == pytest.approx(0.25, abs=0.03)
-
-
 @pytest.mark.parametrize(
     ("asked", "words"),
     [

@@ -1,4 +1,3 @@
-import json
 import math
 from copy import deepcopy
 from typing import Any
@@ -142,14 +141,12 @@ def test_every_missing_key_and_any_extra_key_are_found(
 
     for key in document:
         assert f"lacks {key}" in verify(without(document, key), *data)
-    for inner in ("settings", "inputs", "software"):
-        part = document[inner]
-        for other in (*(without(part, key) for key in part), {**part, "more": 1}):
-            assert inner in verify({**document, inner: other}, *data)
+    settings = document["settings"]
+    for other in (*(without(settings, key) for key in settings), {**settings, "more": 1}):
+        assert "settings" in verify({**document, "settings": other}, *data)
     assert "'more'" in verify({**document, "more": 1}, *data)
     found = verify(changed(document, ("icc",), 0.9), *data)
     assert found == f"icc is 0.9 in the document and {document['icc']!r} recomputed."
-    assert verify({**document, 3: 1}, *data) is not None
 
 
 def test_other_data_schema_and_version_are_named(certificate: Certificate, data: Sample) -> None:
@@ -210,13 +207,3 @@ def test_the_promise_of_a_document_is_checked(data: Sample) -> None:
         rest = {key: value for key, value in document.items() if key != name}
         assert verify(rest, *data) == f"The document lacks {name}; give it as it was written."
     assert "statement is" in str(verify({**one.to_dict(), "statement": "Anything."}, *data))
-
-
-def test_canonical_bytes_are_sorted_and_compact(certificate: Certificate) -> None:
-    text = certificate.to_json().decode()
-    assert (
-        text
-        == json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        + "\n"
-    )
-    assert certificate.threshold == json.loads(text)["threshold"]
