@@ -134,14 +134,14 @@ class OutcomeColumn:
         if word in _UNDECIDED:
             said = f"Say what stands for no label with {option} no_label={undecided}."
             return f"{first} is not an outcome. {said}", remedy
-        if settings.threshold is not None or (settings.success and settings.failure):
-            said = "neither in success nor in failure"
-            if settings.threshold is not None:
-                said = "no number to compare with the threshold"
+        named = [name for name in ("success", "failure") if getattr(settings, name)]
+        if settings.threshold is not None or len(named) > 1:
+            said = "no number to compare with the threshold"
+            if named:
+                said = "neither in success nor in failure"
             return f"{first} is {said}. Correct it, or add it to no_label.", {}
-        if settings.success or settings.failure:
-            name = "success" if settings.success else "failure"
-            return f"{first} means a {name} as well. Add it to {option} {name}.", {}
+        if named:
+            return f"{first} means a {named[0]} as well. Add it to {option} {named[0]}.", {}
         labels = [
             label
             for (_, label), outcome in self._known.items()

@@ -168,17 +168,11 @@ def _twice(rows: LabelRows, said: tuple[str, str], before: int, place: int) -> I
     annotator, run = said
     first, again = rows.table.row(before), rows.table.row(place)
     by = f" of {shown(annotator)}" if annotator else ""
-    if rows.outcomes[before] == rows.outcomes[place]:
-        return InputError(
-            f"{rows.table.path}, {again} repeats {shown(run)}{by} of {first}. Keep one row for "
-            f"each run{' and annotator' if annotator else ''}."
-        )
-    settle = "Settle which one holds, and keep that row"
-    if rows.annotators is None:
-        settle += ", or name the annotators with --columns annotator=NAME"
-    return InputError(
-        f"{rows.table.path}, {again} gives {shown(run)}{by} another outcome than {first}. {settle}."
-    )
+    problem = f"repeats {shown(run)}{by} of {first}"
+    if rows.outcomes[before] != rows.outcomes[place]:
+        problem = f"gives {shown(run)}{by} another outcome than {first}"
+    named = "" if annotator else ", or name the annotators with --columns annotator=NAME"
+    return InputError(f"{rows.table.path}, {again} {problem}. Keep one row{named}.")
 
 
 def require_ids(table: ScoreTable) -> None:
