@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from certify_assets.arrays import Booleans, Floats
+from certify_assets.certificates.asked import Test
 from certify_assets.certificates.betting import BettingPlan, make_plan
 from certify_assets.certificates.counts import TaskCounts, count_at, count_tasks
 from certify_assets.certificates.error_icc import error_icc
@@ -21,7 +22,7 @@ from certify_assets.certificates.evidence import Pool
 from certify_assets.certificates.guard import apply_guard
 from certify_assets.certificates.inputs import Observations, check_others
 from certify_assets.certificates.one_run import row_counts, several_tails
-from certify_assets.certificates.procedures import PROVED, RowTails, Test
+from certify_assets.certificates.procedures import PROVED, RowTails
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.task_sizes import pseudo_task
 from certify_assets.errors import InputError

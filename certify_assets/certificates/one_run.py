@@ -17,18 +17,16 @@ conservative consistency of false discovery rates.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.certificates.asked import Test
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import covered_rows
 from certify_assets.certificates.inputs import UNLABELLED, Observations
 from certify_assets.certificates.path_limits import binomial_tails, path_limits, planned_rows
-
-if TYPE_CHECKING:
-    from certify_assets.certificates.procedures import Test
 
 _Floats = NDArray[np.float64]
 _Numbers = NDArray[np.number[Any]]
@@ -88,9 +86,8 @@ def one_run_tails(errors: _Numbers, covered: _Numbers, rows: int, test: Test) ->
     float64 array
         P(Bin(min(N, n′), α) ≤ K)·δ/λ*, at most 1.
     """
-    asked = test.settings
     return _path_tails(
-        errors, covered, rows, alpha=asked.alpha, level=test.level, share=asked.planned_share
+        errors, covered, rows, alpha=test.alpha, level=test.level, share=test.planned_share
     )
 
 
@@ -100,9 +97,9 @@ def average_tails(errors: _Numbers, covered: _Numbers, rows: int, test: Test) ->
     That is the tail of the cap, P(Bin(N, 2α) ≤ K)·δ/λ*, where 1 + K ≤ α·N, and 1 elsewhere. The
     cap takes all rows. Parameters are those of :func:`one_run_tails`.
     """
-    numerator, denominator = test.settings.budget.as_integer_ratio()
+    numerator, denominator = test.budget.as_integer_ratio()
     within = (1 + errors) * denominator <= numerator * covered
-    capped = CAP * test.settings.alpha
+    capped = CAP * test.alpha
     tails = _path_tails(errors, covered, rows, alpha=capped, level=test.level, share=1.0)
     return np.where(within, tails, 1.0)
 
@@ -127,11 +124,11 @@ def several_tails(table: Observations, side: str, thresholds: _Floats, test: Tes
     the error exceeds α. The tail is δ′ divided by the share that passes. A draw may be of a run
     without a score, which covers nothing.
     """
-    asked, least = test.settings, test.level / SHARE
-    planned = planned_rows(len(table.labels), asked.alpha, least, asked.planned_share)
-    most = path_limits(planned, asked.alpha, least).most
+    least = test.level / SHARE
+    planned = planned_rows(len(table.labels), test.alpha, least, test.planned_share)
+    most = path_limits(planned, test.alpha, least).most
     passed = np.zeros(thresholds.size)
-    for picked in table.drawn_rows(asked.seed, DRAWS):
+    for picked in table.drawn_rows(test.seed, DRAWS):
         scored = np.sort(picked[picked < table.scored])
         errors, covered = row_counts(table, side, thresholds, scored)
         passed += errors <= most[np.minimum(covered, planned)]

@@ -15,30 +15,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.arrays import Floats, Integers
+from certify_assets.arrays import Floats
+from certify_assets.certificates.asked import Test
 from certify_assets.certificates.betting import payoffs, wealth_tails
 from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice
 from certify_assets.certificates.clustering import summarise_clusters
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.one_run import ASSUMPTIONS, average_tails, one_run_tails
 from certify_assets.certificates.path_limits import binomial_tails
-from certify_assets.certificates.pseudo_task import (
-    GRID,
-    PseudoTask,
-    joined_tails,
-    pseudo_task_tails,
-)
+from certify_assets.certificates.pseudo_task import GRID, joined_tails, pseudo_task_tails
 from certify_assets.certificates.taskboot import taskboot_tails
 from certify_assets.errors import InputError, quoted
-
-if TYPE_CHECKING:
-    from certify_assets.certificates.settings import Settings
 
 
 def clopper_pearson_upper(errors: float, covered: float, level: float) -> float:
@@ -54,7 +47,7 @@ def _naive(counts: TaskCounts, test: Test, tasks: float) -> Floats:
     """Clopper–Pearson as if trajectories were independent."""
     factor = tasks / counts.tasks
     return binomial_tails(
-        factor * counts.error_totals, factor * counts.covered_trajectories, test.settings.alpha
+        factor * counts.error_totals, factor * counts.covered_trajectories, test.alpha
     )
 
 
@@ -70,7 +63,7 @@ def _task_hoeffding(counts: TaskCounts, test: Test, tasks: int) -> Floats:
         inside = covered > 0
         # sorted, so that relabelled tasks give the same bits
         rates = np.sort(errors[inside] / covered[inside])
-        slack = test.settings.alpha - (math.fsum(rates) / rates.size if rates.size else 1.0)
+        slack = test.alpha - (math.fsum(rates) / rates.size if rates.size else 1.0)
         if slack > 0:
             tails[place] = math.exp(-2.0 * rates.size * tasks / counts.tasks * slack * slack)
     return tails
@@ -81,25 +74,6 @@ _TASKS_IID = (
     "attempts."
 )
 _FRESH = "The judge was made without these outcomes; candidates compared on them are counted."
-
-
-@dataclass(frozen=True)
-class Test:
-    """What a procedure is asked: its settings, the level, and what a pilot or sizes fix."""
-
-    __test__ = False
-
-    settings: Settings
-    # at which every tail is tested
-    level: float
-    bets: Floats | None = field(default=None, compare=False)  # of a pilot
-    pseudo: PseudoTask | None = field(default=None, compare=False)  # how large it is
-
-    def part(self, part: slice | Integers) -> Test:
-        """Return what is asked at some thresholds."""
-        bets = None if self.bets is None else self.bets[part]
-        pseudo = None if self.pseudo is None else self.pseudo.part(part)
-        return replace(self, bets=bets, pseudo=pseudo)
 
 
 _Numbers = NDArray[np.number[Any]]
@@ -149,18 +123,16 @@ class Procedure:
 
 
 def _taskboot(counts: TaskCounts, test: Test, tasks: int) -> Floats:
-    asked = test.settings
-    if asked.engine == "montecarlo" and tasks == counts.tasks:
-        return taskboot_tails(counts, asked.budget, asked.draws, asked.seed)
-    return bootstrap_tails(
-        error_lattice(counts, *asked.budget.as_integer_ratio()), test.level, tasks
-    )
+    if test.engine == "montecarlo" and tasks == counts.tasks:
+        return taskboot_tails(counts, test.budget, test.draws, test.seed)
+    lattice = error_lattice(counts, *test.budget.as_integer_ratio())
+    return bootstrap_tails(lattice, test.level, tasks)
 
 
 def _betting(counts: TaskCounts, test: Test, tasks: int) -> Floats:
     if test.bets is None:
         return np.ones(counts.thresholds.size)
-    return wealth_tails(payoffs(counts, test.settings.alpha), test.bets, tasks / counts.tasks)
+    return wealth_tails(payoffs(counts, test.alpha), test.bets, tasks / counts.tasks)
 
 
 def _pseudo_task(counts: TaskCounts, test: Test, tasks: int) -> Floats:
@@ -168,7 +140,7 @@ def _pseudo_task(counts: TaskCounts, test: Test, tasks: int) -> Floats:
         return np.ones(counts.thresholds.size)
     found = pseudo_task_tails(
         counts,
-        *test.settings.budget.as_integer_ratio(),
+        *test.budget.as_integer_ratio(),
         test.pseudo,
         level=test.level,
         factor=tasks / counts.tasks,

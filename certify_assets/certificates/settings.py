@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from certify_assets.certificates.asked import Test
 from certify_assets.certificates.bootstrap import as_fraction
 from certify_assets.certificates.one_run import CAP
 from certify_assets.certificates.procedures import (
@@ -18,7 +19,6 @@ from certify_assets.certificates.procedures import (
     PROMISED,
     PROVED,
     Procedure,
-    Test,
     find_procedure,
 )
 from certify_assets.certificates.pseudo_task import level_shares
@@ -197,7 +197,8 @@ class Settings(BaseModel):
 
     def test(self, tasks: int) -> Test:
         """Return what the procedure is asked of a table of so many tasks."""
-        return Test(self, self.level(tasks))
+        level = self.level(tasks)
+        return Test(self.budget, level, self.engine, self.draws, self.seed, self.planned_share)
 
 
 def setting_schema(name: str) -> dict[str, Any]:

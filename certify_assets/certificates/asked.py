@@ -1,0 +1,36 @@
+"""What a procedure is asked of every threshold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from certify_assets.arrays import Floats, Integers
+from certify_assets.certificates.pseudo_task import PseudoTask
+
+
+@dataclass(frozen=True)
+class Test:
+    """Budget α, level, how to compute the bootstrap tail, and what a pilot or sizes fix."""
+
+    __test__ = False
+
+    budget: Fraction
+    level: float
+    engine: str
+    draws: int
+    seed: int
+    planned_share: float
+    bets: Floats | None = field(default=None, compare=False)  # of a pilot
+    pseudo: PseudoTask | None = field(default=None, compare=False)  # how large it is
+
+    def part(self, part: slice | Integers) -> Test:
+        """Return what is asked at some thresholds."""
+        bets = None if self.bets is None else self.bets[part]
+        pseudo = None if self.pseudo is None else self.pseudo.part(part)
+        return replace(self, bets=bets, pseudo=pseudo)
+
+    @property
+    def alpha(self) -> float:
+        """α as a float."""
+        return float(self.budget)
