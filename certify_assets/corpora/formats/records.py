@@ -225,12 +225,13 @@ def opened(file: SourceFile, wanted: Collection[str] = ()) -> Opened:
         rows = [(line, dict(zip(sheet.header, row, strict=False))) for line, row in sheet.rows]
         return Opened(header, lambda _: iter(rows), sheet.read_as)
     if file.suffix in DELIMITED:
-        text = read_delimited(file.name, file.read(), frozenset(wanted))
+        data = file.read()
+        text = read_delimited(file.name, data, frozenset(wanted))
         names = [name.strip() for name in text.header]
         refuse_repeated(file.name, names)
 
         def cells(_: Collection[str]) -> Iterator[Row]:
-            for line, row in text.rows:
+            for line, row in read_delimited(file.name, data, frozenset(wanted)).rows:
                 yield line, row if isinstance(row, str) else dict(zip(names, row, strict=True))
 
         return Opened(names, cells, text.read_as)
