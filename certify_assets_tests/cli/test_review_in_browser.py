@@ -1,4 +1,4 @@
-"""The review page in a browser: keys, no scripts, wide, phone, paper, folds, hostile text."""
+"""The review page in a browser: keys, no scripts, a phone, folds, hostile text."""
 
 from __future__ import annotations
 
@@ -12,31 +12,18 @@ import pytest
 from certify_assets.corpora.trajectory import Step, Trajectory
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.review_client import Served, served
-from certify_assets_tests.paths import assert_painted
 from certify_assets_tests.review_builders import decided, labels_of, session_batch, write_batch
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 HOSTILE = (
     "<script>document.title = 'owned'</script>",
-    "<img src=/owned onerror=\"document.title='owned'\">",
     "\"><svg onload=document.title='owned'></svg>",
     (
         "'></pre></details></section><form action=//evil.example/><button autofocus "
         "accesskey=s>Success</button></form>"
     ),
-    (
-        "<style>@import '//evil.example/x.css'; * { display: none }</style><link rel=stylesheet "
-        "href=//evil.example/y.css>"
-    ),
-    (
-        "<iframe srcdoc=\"<script>parent.document.title='owned'</script>\"></iframe><base "
-        "href=//evil.example/>"
-    ),
-    (
-        "<meta http-equiv=refresh content='0; url=//evil.example/'>{{ 7 * 7 }}{% raw %}<!-- "
-        "-->&lt;script&gt;"
-    ),
+    "<style>@import '//evil.example/x.css'; * { display: none }</style>{{ 7 * 7 }}",
 )
 
 
@@ -122,46 +109,6 @@ def test_labelling_by_keyboard_alone_and_without_scripts(
     press(page, "x")
     page.get_by_text("Event 8 of this corpus").wait_for()
     assert labels_of(store)[-1].comment.split() == ["two", "lines", "<b>"]
-
-
-def test_the_pages_fit_wide_screen_phone_and_paper(
-    browser: Any, server: Served, tmp_path: Path
-) -> None:
-    for line, width in enumerate((1280, 420), 3):
-        pictures = look(browser, server, tmp_path, width, line)
-        assert len(pictures) == 2
-        assert_painted(pictures[0])
-
-
-def look(browser: Any, server: Served, tmp_path: Path, width: int, line: int) -> list[Path]:
-    """Go through the pages at a width, then on paper; return pictures of them."""
-    page, pictures = (
-        browser.new_context(
-            java_script_enabled=False, viewport={"width": width, "height": 900}
-        ).new_page(),
-        [],
-    )
-    enter(page, server, "Ann")
-    press(page, "s")
-    page.get_by_text(f"Event {line} of this corpus").wait_for()
-    for path, heading in (
-        ("", "Did this run do what the instruction asks?"),
-        ("queue", "c"),
-    ):
-        page.goto(server.url.partition("?")[0] + path)
-        assert page.get_by_role("heading", level=1).inner_text() == heading and fits(page, width)
-        pictures.append(tmp_path / f"review-{path or 'run'}-{width}.png")
-        page.screenshot(path=pictures[-1])
-    page.goto(server.url.partition("?")[0])
-    assert page.get_by_role("button", name="Success").bounding_box()["y"] < 900, (
-        "the buttons are in sight whatever the run's length"
-    )
-    page.emulate_media(media="print")
-    assert (
-        not page.get_by_role("button", name="Success").is_visible()
-        and page.get_by_role("heading", name="Instruction", exact=True).is_visible()
-    )
-    return pictures
 
 
 @pytest.mark.smoke

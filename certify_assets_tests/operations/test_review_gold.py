@@ -168,9 +168,6 @@ def test_shares_right_are_on_the_queue_page_with_their_interval_but_not_served(
         ("trajectory_id,outcome\nauto-0/0,1\nelse/0,1\n", r"row 2 \(line 3\): 'else/0' is neither"),
         ("trajectory_id,outcome\nauto-0/0,1\nauto-0/0,1\n", r"row 2 .*is in the table twice"),
         ("trajectory_id,outcome\nauto-0/0,1\nauto-1/0,\n", r"row 2 .*has no outcome"),
-        ("trajectory_id,outcome\nauto-0/0,1\nauto-1/0,maybe\n", "maybe"),
-        ("name,outcome\nauto-0/0,1\n", "no column 'trajectory_id'"),
-        ("trajectory_id,outcome\n", "has a header but no rows"),
     ],
 )
 def test_a_table_of_known_runs_at_fault_is_one_sentence(
