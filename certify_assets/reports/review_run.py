@@ -1,12 +1,11 @@
-"""One run as a reviewer reads it: messages with speakers, folded texts, JSON over lines."""
+"""One run as a reviewer reads it: messages with speakers, JSON over lines."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from certify_assets.corpora.rendering import defuse
 from certify_assets.reports.wording import count
@@ -14,22 +13,16 @@ from certify_assets.reports.wording import count
 if TYPE_CHECKING:
     from certify_assets.corpora.trajectory import Step, Trajectory
 
-SHOWN_CHARS: Final = 700
-WHOLE_CHARS: Final = 20_000
+#: longest text of a run with few steps, in characters, and shortest one that is cut
+_LONGEST, _SHORTEST = 20_000, 700
 STEPS: Final = 200
-_HEAD, _TAIL = 420, 200
-_SHOWN_LINES = 20
 _PAGE_CHARS = 1_000_000
-#: how far back a fold looks for the end of a line or of a word
-_REACH = 80
 #: JSON up to this length stays in its line of text
 _IN_LINE = 80
 _DEEPEST = 20
 #: braces of one text that are tried as the beginning of JSON
 _TRIES = 200
 _SPEAKER = re.compile(r"(user|tool(?: [\w.\-]{1,64})?): ")
-#: a fence, an indented line, a line that calls something
-_CODE = re.compile(r"```|^(?: {2,}|\t)\S|^[\w.]+\(", re.MULTILINE)
 _OPENING = re.compile(r"[{\[]")
 
 
@@ -39,32 +32,22 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _DECODER = json.JSONDecoder(parse_float=str, parse_int=str)
 
 
-@dataclass(frozen=True)
-class Text:
-    """A text as it is shown: whole, or its two ends with the rest folded."""
+class Text(NamedTuple):
+    """A part of a message as it is shown."""
 
-    head: str
-    tail: str = ""
-    whole: str = ""
-    # characters of all of it, of what is folded, and of what is cut even from the whole
-    chars: int = 0
-    folded: int = 0
-    cut: int = 0
+    text: str
     is_json: bool = False
 
 
-@dataclass(frozen=True)
-class Bubble:
+class Bubble(NamedTuple):
     """What the agent did, or what user, tool or environment answered."""
 
     speaker: str
     kind: str  # agent, user or tool
-    code: bool  # whether columns may matter
     parts: Sequence[Text]
 
 
-@dataclass(frozen=True)
-class ShownStep:
+class ShownStep(NamedTuple):
     """One step of a run."""
 
     number: int
@@ -82,11 +65,11 @@ def shown_steps(run: Trajectory) -> list[ShownStep]:
 
 def share_of_page(run: Trajectory) -> int:
     """Return how many characters one text of a run may have in the page."""
-    return max(SHOWN_CHARS, min(WHOLE_CHARS, _PAGE_CHARS // (2 * max(1, len(run.steps)))))
+    return max(_SHORTEST, min(_LONGEST, _PAGE_CHARS // (2 * max(1, len(run.steps)))))
 
 
 def whole_text(run: Trajectory) -> str:
-    """Return a run as plain text, nothing folded and nothing cut."""
+    """Return a run as plain text, nothing cut."""
     parts = [f"INSTRUCTION\n{defuse(run.instruction)}"]
     for number, step in enumerate(run.steps, 1):
         for name, text in (("ACTION", step.action), ("OBSERVATION", step.observation)):
@@ -97,8 +80,7 @@ def whole_text(run: Trajectory) -> str:
 
 def _messages(step: Step, limit: int) -> Iterator[Bubble]:
     if step.action.strip():
-        code = _CODE.search(step.action) is not None
-        yield Bubble("Agent", "agent", code, shown_parts(step.action, limit))
+        yield Bubble("Agent", "agent", shown_parts(step.action, limit))
     if step.observation.strip():
         text = step.observation
         # the name at the beginning alone: later in a text anyone could have written it
@@ -106,14 +88,13 @@ def _messages(step: Step, limit: int) -> Iterator[Bubble]:
         speaker = found[1] if found else "environment"
         kind = "user" if speaker == "user" else "tool"
         rest = text[found.end() :] if found else text
-        parts = shown_parts(rest, limit)
-        yield Bubble(defuse(speaker).capitalize(), kind, kind == "tool", parts)
+        yield Bubble(defuse(speaker).capitalize(), kind, shown_parts(rest, limit))
 
 
 def shown_parts(raw: str, limit: int) -> list[Text]:
     """Split a text into what is JSON, which gets lines, and what is not."""
     text, parts, begin, place = raw.strip("\n"), list[Text](), 0, 0
-    # to indent more takes seconds, and the page would fold nearly all of it
+    # to indent more takes seconds, and the page would cut nearly all of it
     for _ in range(_TRIES if len(raw) <= _PAGE_CHARS else 0):
         found = _OPENING.search(text, place)
         if found is None:
@@ -124,12 +105,11 @@ def shown_parts(raw: str, limit: int) -> list[Text]:
             place = found.end()
             continue
         if place - found.start() > _IN_LINE:
-            parts.append(folded_text(text[begin : found.start()], limit))
-            lines = _indented(text[found.start() : place])
-            parts.append(replace(folded_text(lines, limit), is_json=True))
+            parts.append(Text(_cut(text[begin : found.start()], limit)))
+            parts.append(Text(_cut(_indented(text[found.start() : place]), limit), is_json=True))
             begin = place
-    parts.append(folded_text(text[begin:], limit))
-    return [part for part in parts if part.head.strip()]
+    parts.append(Text(_cut(text[begin:], limit)))
+    return [part for part in parts if part.text.strip()]
 
 
 def _indented(text: str) -> str:
@@ -158,31 +138,9 @@ def _margin(depth: int) -> str:
     return "  " * min(depth, _DEEPEST)
 
 
-def folded_text(raw: str, limit: int) -> Text:
-    """Return a text whole, or its two ends, which end where a line or a word does."""
-    text = defuse(raw).strip("\n")
-    lines = text.split("\n")
-    if len(text) <= SHOWN_CHARS and len(lines) <= _SHOWN_LINES:
-        return Text(text)
-    head = _beginning("\n".join(lines[: 2 * _SHOWN_LINES // 3]), _HEAD)
-    tail = _beginning("\n".join(lines[-_SHOWN_LINES // 3 :])[::-1], _TAIL)[::-1]
-    folded, cut = len(text) - len(head) - len(tail), max(0, len(text) - limit)
-    if folded <= 0:
-        return Text(text)
-    whole = text
-    if cut:
-        first = _beginning(text, limit // 2)
-        last = _beginning(text[::-1], limit // 2)[::-1]
-        cut = len(text) - len(first) - len(last)
-        whole = f"{first}\n\n[{count(cut)} characters cut]\n\n{last}"
-    return Text(head, tail, whole, len(text), folded, cut)
-
-
-def _beginning(text: str, most: int) -> str:
-    """Return the beginning of a text, up to the end of a line or word where one is near."""
-    if len(text) <= most:
+def _cut(raw: str, limit: int) -> str:
+    """Return a text, or its two ends where it is too long for the page."""
+    text, end = defuse(raw).strip("\n"), limit // 2
+    if len(text) <= limit:
         return text
-    near = text[: most + 1]
-    places = (near.rfind("\n", most - 4 * _REACH), near.rfind(" ", most - _REACH))
-    end = next((place for place in places if place > 0), most)
-    return text[:end]
+    return f"{text[:end]}\n\n[{count(len(text) - 2 * end)} characters cut]\n\n{text[-end:]}"

@@ -30,16 +30,6 @@ def body(text: str) -> str:
     return html.unescape(re.sub(r"<[^>]+>", "", text.partition("<body>")[2]))
 
 
-def test_short_texts_are_whole_and_long_ones_folded_with_the_count_said() -> None:
-    short, long = "y" * 700, "a" * 5000 + "MIDDLE" + "z" * 5000
-    text = page(Step(short, long))
-    assert short in text and text.count('<details class="whole">') == 1
-    assert "[9,386 characters folded]" in text
-    assert "All 10,006 characters" in text
-    assert text.count("MIDDLE") == 1
-    assert text.index("MIDDLE") > text.index("All 10,006 characters")
-
-
 def test_the_steps_of_a_long_run_are_cut_in_the_middle_with_the_count_said() -> None:
     text = page(*[Step(f"act {number}", "x" * 20_000) for number in range(1000)])
     assert "800 steps cut from the middle" in text

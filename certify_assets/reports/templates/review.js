@@ -1,8 +1,6 @@
 "use strict";
 // Keys of the page with a run; without them every button works all the same.
 (() => {
-  const run = document.querySelector("main");
-  const unfold = document.getElementById("unfold");
   let sent = false;
 
   // one label a page: what is pressed while the next one loads is of no run
@@ -27,11 +25,6 @@
       document.querySelector(".remark").open = true;
       document.querySelector(".remark textarea").focus();
     },
-    e: () => {
-      const every = [...run.querySelectorAll(".instruction details, .run details")];
-      const open = every.some((one) => !one.open);
-      every.forEach((one) => { one.open = open; });
-    },
     j: () => step(1),
     h: () => step(-1),
   };
@@ -47,7 +40,4 @@
     if (!button) keys[key]();
     else if (!event.repeat && !sent) button.click();
   });
-
-  unfold.hidden = false;
-  unfold.addEventListener("click", keys.e);
 })();
