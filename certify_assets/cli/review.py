@@ -29,8 +29,8 @@ from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
     from certify_assets.cli.review_server import ReviewServer
-    from certify_assets.operations.review_gold import GoldSet
     from certify_assets.operations.review_queue import Queue
+    from certify_assets.operations.review_session import GoldSet
     from certify_assets.storage.store import Store
     from certify_assets.tables.agreement import Agreement
     from certify_assets.tables.settings import TableSettings
@@ -293,7 +293,7 @@ def _text(path: Path) -> str:
 
 def _known_runs(corpus: Corpus, path: Path | None) -> GoldSet | None:
     """Read the runs of known outcome, where there are some."""
-    from certify_assets.operations.review_gold import read_gold
+    from certify_assets.operations.review_session import read_gold
 
     if path is None:
         return None

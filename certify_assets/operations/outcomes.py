@@ -234,30 +234,36 @@ def decided_outcomes(corpus: Corpus) -> list[DecidedOutcome]:
             denied.setdefault(item.trajectory_id, []).append(item.comment)
     labels = resolve_labels(read_labels(corpus))
     every = drawn_decisions(corpus)
-    rows = every[every["trajectory_id"].isin(list(found))]
-    # of a run that was decided twice the later decision
-    rows = rows.drop_duplicates("trajectory_id", keep="last")
+    # of a run that was decided twice the later decision; a batch may have been taken back since
+    rows = every[every["trajectory_id"].isin(list(found))].drop_duplicates(
+        "trajectory_id", keep="last"
+    )
     rows = rows.set_index("trajectory_id")
     return [
-        replace(
-            _decided(item, rows.loc[name], labels.get(name)),
-            denied_by=tuple(dict.fromkeys(denied.get(name, ()))),
-        )
+        _decided(item, rows.loc[name], labels.get(name), denied.get(name, ()))
         for name, item in found.items()
-        # a batch may have been taken back since
         if name in rows.index
     ]
 
 
-def _decided(item: Label, row: pd.Series[Any], said: Resolved | None) -> DecidedOutcome:
+def _decided(
+    item: Label, row: pd.Series[Any], said: Resolved | None, denied_by: Iterable[str]
+) -> DecidedOutcome:
+    assert item.outcome is not None
     label, use = None if said is None else said.outcome, "monitor"
     if not row["drawn"]:
         use = "not_drawn"
     elif label is not None:
         use = "labelled"
-    assert item.outcome is not None
-    name, source = item.trajectory_id, item.comment
-    return DecidedOutcome(name, str(row["decision"]), item.outcome, source, use, label)
+    return DecidedOutcome(
+        item.trajectory_id,
+        str(row["decision"]),
+        item.outcome,
+        item.comment,
+        use,
+        label,
+        tuple(dict.fromkeys(denied_by)),
+    )
 
 
 def outcome_counts(corpus: Corpus) -> dict[str, int]:

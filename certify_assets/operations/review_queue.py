@@ -15,9 +15,8 @@ from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batches import batch_names, operation_key
 from certify_assets.operations.decisions import load_decisions
 from certify_assets.operations.labels import read_gold_labels, read_labels
-from certify_assets.operations.review_gold import gold_pairs
 from certify_assets.operations.review_index import KINDS, ReviewState, Row, TwiceReviewed, is_tied
-from certify_assets.tables.agreement import Agreement, measure_agreement
+from certify_assets.tables.agreement import Agreement, measure_agreement, valid_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -183,13 +182,15 @@ def _why(row: Row) -> str:
 
 
 def queue_agreement(corpus: Corpus) -> Agreement:
-    """Measure the agreement of reviewers on the decided runs of a corpus."""
-    labels = read_labels(corpus)
-    labelled = {label.trajectory_id for label in labels}
+    """Measure how reviewers agree on decided runs, and how often they are right on known ones."""
+    labels, gold = read_labels(corpus), read_gold_labels(corpus)
     frame = load_decisions(corpus)
-    frame = frame[frame["trajectory_id"].isin(labelled)]
+    frame = frame[frame["trajectory_id"].isin([label.trajectory_id for label in labels])]
     tasks = dict(zip(frame["trajectory_id"], frame["task_id"], strict=True))
-    return measure_agreement(labels, tasks, gold=gold_pairs(read_gold_labels(corpus)))
+    # of a run whose known outcome was corrected, the last
+    known = {one.trajectory_id: one.known for one in gold if one.known is not None}
+    pairs = [(said, known[said.trajectory_id]) for said in valid_labels(gold)]
+    return measure_agreement(labels, tasks, gold=pairs)
 
 
 def _draw_budget(audit: BatchAudit) -> DrawBudget:

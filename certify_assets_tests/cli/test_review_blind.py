@@ -12,8 +12,7 @@ from certify_assets.cli.review_server import ReviewServer
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.trajectory import Step, Trajectory
 from certify_assets.operations.labels import read_gold_labels
-from certify_assets.operations.review_gold import read_gold
-from certify_assets.operations.review_session import ReviewSession
+from certify_assets.operations.review_session import ReviewSession, read_gold
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.review_client import Client, Page, serving
 from certify_assets_tests.review_builders import decided, write_batch, write_runs

@@ -18,9 +18,8 @@ from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.operations.labels import label_table, read_gold_labels
 from certify_assets.operations.monitoring import operation_stream
 from certify_assets.operations.recertification import plan_recertification
-from certify_assets.operations.review_gold import GoldSet, read_gold
 from certify_assets.operations.review_queue import load_queue, queue_agreement
-from certify_assets.operations.review_session import QueuedRun, ReviewSession
+from certify_assets.operations.review_session import GoldSet, QueuedRun, ReviewSession, read_gold
 from certify_assets.reports.review_page import render_queue
 from certify_assets.storage.store import Store
 from certify_assets_tests.operations_builders import ProvisionalBatch, audit_of
