@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
-from certify_assets.certificates.disagreements import confusion
+from certify_assets.certificates.disagreements import OUTCOME_WORDS, confusion
 from certify_assets.certificates.findings import RELABELLED
 from certify_assets.certificates.gates import sample_gate
 from certify_assets.reports.certificate_figures import build_panels
@@ -404,17 +404,21 @@ def _disagreements(source: PageSource) -> Section:
     """Return how decisions and labels agree, and the runs where they do not, the worst first."""
     counts = confusion(np.array(source.decisions), source.cal["outcome"])
     found = source.disagreements
+    shown = found.head(_MOST_DISAGREEMENTS)
+    columns_of = (
+        shown[name] for name in ("run", "link", "task_id", "decision", "score", "outcome")
+    )
     counted_rows = [[WORDS[name], *map(count, of.values())] for name, of in counts.items()]
     tables = [PageTable("Decisions and labels", ("decision", "failure", "success"), counted_rows)]
     rows = [
         [
-            PageCell(row.run, href=row.link, look="long"),
-            row.task,
-            PageCell(WORDS[row.decision], look=f"side-{row.decision}"),
-            log_odds(row.score, source.score_scale),
-            row.label,
+            PageCell(run, href=link, look="long"),
+            task,
+            PageCell(WORDS[decision], look=f"side-{decision}"),
+            log_odds(score, source.score_scale),
+            OUTCOME_WORDS[outcome],
         ]
-        for row in found[:_MOST_DISAGREEMENTS]
+        for run, link, task, decision, score, outcome in zip(*columns_of, strict=True)
     ]
     columns = ("run", "task", "decision", "score", "label")
     tables += [PageTable("Decided runs whose label says otherwise", columns, rows, look="cards")]

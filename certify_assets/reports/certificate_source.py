@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -32,17 +32,6 @@ def deployed(certificates: Sequence[Certificate]) -> list[Certificate]:
     wanted = DEPLOYED if DEPLOYED in names else names[0]
     kept = [item for item in certificates if item.procedure == wanted]
     return sorted(kept, key=lambda item: (item.alpha, item.side))
-
-
-class ContradictedRun(NamedTuple):
-    """A decided run whose label says otherwise."""
-
-    run: str
-    task: str
-    decision: str
-    score: float
-    label: str
-    link: str  # where the source of the scores shows it; empty where it does not
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,20 +115,15 @@ class PageSource:
         return self._decided(self.cal)
 
     @cached_property
-    def disagreements(self) -> list[ContradictedRun]:
-        """Their labelled runs that were decided otherwise, the worst first."""
-        from certify_assets.certificates.disagreements import OUTCOME_WORDS, disagreements
+    def disagreements(self) -> pd.DataFrame:
+        """Their labelled runs that were decided otherwise, the worst first; with run and link."""
+        from certify_assets.certificates.disagreements import disagreements
 
         cal, decisions = self.cal, np.array(self.decisions)
         places = disagreements(decisions, cal["score"], cal["outcome"])
         rows = cal.iloc[places].assign(decision=decisions[places])
-        names = rows.get("trajectory_id", pd.Series(rows.index + 1, rows.index)).astype(str)
-        links = rows.get("link", pd.Series("", rows.index)).astype(str)
-        columns = (names, rows["task_id"], rows["decision"], rows["score"], rows["outcome"], links)
-        return [
-            ContradictedRun(run, task, decision, score, OUTCOME_WORDS[outcome], link)
-            for run, task, decision, score, outcome, link in zip(*columns, strict=True)
-        ]
+        run = rows.get("trajectory_id", pd.Series(rows.index + 1, rows.index)).astype(str)
+        return rows.assign(run=run, link=rows.get("link", ""))
 
     @cached_property
     def counts(self) -> Counter[str]:
