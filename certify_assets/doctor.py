@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,11 +11,11 @@ import numpy as np
 
 from certify_assets.certificates import settings_of
 from certify_assets.certificates.certifier import Certifier
-from certify_assets.certificates.ladder import climb, next_rung, procedures_of
+from certify_assets.certificates.counts import SIDES
+from certify_assets.certificates.ladder import issue, next_rung
 from certify_assets.certificates.planning import Planner
 from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED, PROVED
 from certify_assets.certificates.settings import Settings
-from certify_assets.certificates.sides import Sides
 from certify_assets.corpora.judged import (
     JUDGE,
     TRUTH,
@@ -26,6 +26,7 @@ from certify_assets.corpora.judged import (
 )
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError, UnfitTableError, UnlabelledRunError
+from certify_assets.tables.drawn import DrawnFile
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.run_labels import RunLabels, reading_of_scores, require_ids
 from certify_assets.tables.score_table import ScoreTable, read_score_table
@@ -34,10 +35,7 @@ from certify_assets.tables.table import TableError, likely_column, matched, numb
 
 if TYPE_CHECKING:
     from certify_assets.certificates import CertificateSet
-    from certify_assets.certificates.inputs import SampleInputs
 
-#: returns the drawn rows of a table, and how they were drawn
-RowsOfDraw = Callable[["ScoreTable"], tuple["ScoreTable", "SampleInputs"]]
 #: budgets that are tried, the stricter first
 BUDGETS: Final = (0.1, 0.2)
 #: success rate and AUROC that are taken where no label tells them
@@ -68,21 +66,22 @@ class JudgeAnswer:
         All runs; outcomes are −1 where a run has no label, or None without any.
     auroc : float or None
         Of the labelled runs; None without labels of both outcomes.
-    certified : tuple of CertificateSet
+    issued : tuple of CertificateSet
         By budget; empty where there are too few labels for any promise.
+    rung : str
+        What the next stronger promise takes, where nothing is certified.
     """
 
     name: str
     table: ScoreTable
     auroc: float | None = None
-    certified: tuple[CertificateSet, ...] = ()
-    #: what the next stronger promise takes, in words
+    issued: tuple[CertificateSet, ...] = ()
     rung: str = ""
 
     @property
     def decided(self) -> tuple[float, ...]:
         """The share of runs that needs no review, by budget."""
-        return tuple(sides_of(item).decided for item in self.certified)
+        return tuple(found.sides.decided for found in self.issued)
 
     @property
     def labelled(self) -> int:
@@ -187,7 +186,6 @@ def diagnose(
     judge: str | None = None,
     truth: str | None = None,
     reading: ReadingOptions | None = None,
-    rows_of_draw: RowsOfDraw | None = None,
 ) -> DoctorReport:
     """Say what tables or logs hold, and what share of their runs a judge may decide.
 
@@ -196,14 +194,12 @@ def diagnose(
     paths : sequence of Path
         One score table, or logs of one format: files, folders and archives.
     labels : Path, optional
-        Labels by trajectory_id, in place of outcomes.
+        Labels by trajectory_id, in place of outcomes; perhaps in the file of a draw.
     judge, truth : str, optional
         Columns, scorers, feedback or assessments that are score and outcome. By default all judges
         are compared, and δ is divided by their number.
     reading : ReadingOptions, optional
         How tables are read.
-    rows_of_draw : callable, optional
-        The drawn rows of a table, and how they were drawn, where the labels are of a draw.
 
     Raises
     ------
@@ -228,52 +224,49 @@ def diagnose(
     outcome = truths[0] if len(truths) == 1 else None
     asked = replace(whole, columns={**whole.columns, **columns})
     known = None if labels is None else RunLabels.read(labels, reading)
-    tables, notes = _tables(runs, judges, outcome, asked, known, rows_of_draw=rows_of_draw)
+    drawn = None
+    if labels is not None and known is not None and known.waiting is not None:
+        drawn = DrawnFile.read(labels, reading)
+        if not drawn.labelled:
+            raise InputError(f"{labels} holds no label yet. Fill in its column outcome.")
+    tables, notes = _tables(runs, judges, outcome, asked, known, drawn=drawn)
     if known is not None and tables:
-        first = next(iter(tables.values()))
-        agreement = known.agreement(first)
-        said = "" if agreement is None else agreement.sentence()
-        read_as = [f"{known.path.name}: {words}" for words in known.read_as]
-        notes = [known.matching(first), *filter(None, [said]), *notes, *read_as]
-    found = _found(runs, tables, outcome)
-    obstacle = _obstacle(judges, truths, tables)
-    diagnosis = DoctorReport(
+        notes = [*_about_labels(known, next(iter(tables.values()))), *notes]
+    report = DoctorReport(
         runs.title,
-        found,
+        _found(runs, tables, outcome),
         truth=outcome,
         columns=columns,
         notes=(*notes, *runs.notes) if known else (*runs.notes, *notes),
-        obstacle=obstacle,
+        obstacle=_obstacle(judges, truths, tables),
         hidden=(*runs.kinds, *judges, *truths, {**COLUMNS, **reading.columns}["again"]),
     )
-    if obstacle:
-        return diagnosis
+    if report.obstacle:
+        return report
     try:
-        answers = [
-            _answer(name, table, len(tables), rows_of_draw) for name, table in tables.items()
-        ]
+        answers = [_answer(name, table, len(tables), drawn) for name, table in tables.items()]
     except UnlabelledRunError:
         raise InputError(
             f"{labels} is the file of a draw, and its labels do not reach far enough. Label its "
             "next batch, and ask again."
         ) from None
     answers.sort(key=lambda one: (*(-share for share in one.decided), -(one.auroc or 0)))
-    diagnosis = replace(diagnosis, judges=tuple(answers))
-    table = answers[0].table
+    report = replace(report, judges=tuple(answers))
+    best, table = answers[0], answers[0].table
     # where most runs have a label, more labels of them do not help
-    most = rows_of_draw is not None or 2 * answers[0].labelled > len(table)
-    if diagnosis.answer == "certificate" or most:
-        return diagnosis
-    guess = _guess(answers[0])
-    success_rate, auroc = guess
+    if report.answer == "certificate" or drawn is not None or 2 * best.labelled > len(table):
+        return report
+    success_rate, auroc = guess = _guess(best)
     planner = Planner.of(table.scores, table.tasks, success_rate=success_rate, auroc=auroc)
-    planned = replace(diagnosis, guess=guess, plans=tuple(_plans(planner)))
+    planned = replace(report, guess=guess, plans=tuple(_plans(planner)))
     return planned if planned.plan else replace(planned, needed=_needed(planner))
 
 
-def sides_of(found: CertificateSet) -> Sides:
-    """Return both sides of a set of certificates."""
-    return found.sides or Sides(found.certificates[:1])
+def _about_labels(known: RunLabels, table: ScoreTable) -> Iterator[str]:
+    yield known.matching(table)
+    if (agreement := known.agreement(table)) is not None:
+        yield agreement.sentence()
+    yield from (f"{known.path.name}: {words}" for words in known.read_as)
 
 
 def _opened(paths: Sequence[Path], reading: ReadingOptions) -> tuple[JudgedRuns, dict[str, str]]:
@@ -355,7 +348,7 @@ def _tables(
     reading: ReadingOptions,
     labels: RunLabels | None,
     *,
-    rows_of_draw: RowsOfDraw | None,
+    drawn: DrawnFile | None,
 ) -> tuple[dict[str, ScoreTable], list[str]]:
     """Return the table of every judge; note judges whose scores are no numbers."""
     tables, notes = dict[str, ScoreTable](), list[str]()
@@ -366,22 +359,22 @@ def _tables(
         asked = replace(reading, columns={**reading.columns, **names})
         try:
             table = read_score_table(runs.source, asked, fields=fields).choose_split("cal")
-            if rows_of_draw is not None:
+            if drawn is not None:
                 # one of the scores was drawn from
-                rows_of_draw(table)
+                drawn.rows_of(table)
         except TableError as refused:
             if len(judges) == 1:
                 raise
             notes.append(f"{judge} left out: {refused.problems[0]}")
             continue
         except InputError:
-            if rows_of_draw is None or (judge == judges[-1] and not tables):
+            if drawn is None or (judge == judges[-1] and not tables):
                 raise
             continue
         notes += [] if tables else table.read_as
         if labels is not None:
             require_ids(table)
-            table = labels.join_alone(table) if rows_of_draw is None else labels.join(table)
+            table = labels.join_alone(table) if drawn is None else labels.join(table)
         table.refuse_part_of_draw()
         tables[judge] = table
     return tables, notes
@@ -432,45 +425,37 @@ def _obstacle(
         return f"No judge has scores that are numbers: {', '.join(judges)}. Correct them."
     if len(truths) > 1:
         return f"Each of {', '.join(truths)} may be the truth. Name one with --truth NAME."
-    if all(np.isnan(table.scores).all() for table in tables.values()):
+    scores = [table.scores[~np.isnan(table.scores)] for table in tables.values()]
+    if not any(map(len, scores)):
         return "No run has a score. Score the runs first."
+    if all(np.unique(values).size == 1 for values in scores):
+        said = ", ".join(
+            f"{name} {values[0]:g}" for name, values in zip(tables, scores, strict=True)
+        )
+        return f"Every run has the same score ({said}), so that no share of them can be decided."
     return ""
 
 
-def _answer(
-    name: str, table: ScoreTable, candidates: int, rows_of_draw: RowsOfDraw | None
-) -> JudgeAnswer:
+def _answer(name: str, table: ScoreTable, candidates: int, drawn: DrawnFile | None) -> JudgeAnswer:
     """Certify the labelled runs of a judge at every budget."""
     known = np.zeros(len(table), dtype=bool) if table.outcomes is None else table.outcomes >= 0
     if not known.any():
         return JudgeAnswer(name, table)
-    rows, sample = (table.take(known), None) if rows_of_draw is None else rows_of_draw(table)
-    assert rows.outcomes is not None
-    certifier = Certifier.of(
-        rows.scores,
-        rows.outcomes,
-        rows.tasks,
-        agents=rows.agents,
-        named=table.named,
-        alone=table.alone,
-        again=rows.again,
-        provenance=table.reading,
-        sample=sample,
-        left_out=0 if sample else int(np.count_nonzero(~known)),
-    )
-    found = []
+    if drawn is None:
+        rows = replace(table.take(known), left_out=int(np.count_nonzero(~known)))
+    else:
+        rows = drawn.rows_of(table)
+    certifier = Certifier.of(**rows.evidence)
+    issued = []
     for alpha in BUDGETS:
-        asked = {"alpha": alpha, "candidates": candidates}
         try:
-            found.append(climb(certifier, procedures_of(None, drawn=sample is not None), asked))
+            issued.append(issue(certifier, {"alpha": alpha, "candidates": candidates}))
         except UnfitTableError:
-            break
-    complete = tuple(found) if len(found) == len(BUDGETS) else ()
-    widest = complete[-1] if complete else None
-    rung = ""
-    if widest is not None and not any(item.certified for item in widest.certificates):
+            return JudgeAnswer(name, table, certifier.table.auroc)
+    widest, rung = issued[-1], ""
+    if not widest.certified:
         rung = next_rung(certifier, widest, settings_of(widest.certificates[0]))
-    return JudgeAnswer(name, table, certifier.table.auroc, complete, rung)
+    return JudgeAnswer(name, table, certifier.table.auroc, tuple(issued), rung)
 
 
 def _guess(judge: JudgeAnswer) -> tuple[float, float]:
@@ -487,36 +472,28 @@ def _guess(judge: JudgeAnswer) -> tuple[float, float]:
 def _needed(planner: Planner) -> int | None:
     """Return the tasks that the easiest promise takes, on the easier side."""
     settings = Settings(procedure=PROMISED[AVERAGE], alpha=BUDGETS[-1])
-    found = (
-        planner.tasks_needed(settings.replace(side=side), attempts=1)
-        for side in ("reject", "release")
-    )
+    found = (planner.tasks_needed(settings.replace(side=side), attempts=1) for side in SIDES)
     return min(filter(None, found), default=None)
 
 
 def _plans(planner: Planner) -> list[DrawPlan]:
     """Return what draws would give: one labelled run of every task, two, and up to four."""
-    tasks = min(int(planner.sizes.size), MOST_TASKS)
-    one = [_plan(planner, tasks, 1, PROMISED[name]) for name in (PROVED, AVERAGE)]
+    one = [_plan(planner, 1, name) for name in (PROVED, AVERAGE)]
     # the promise on average is made where the proof decides nothing
     found = [one[0] if max(one[0].chance) >= _HOPELESS else one[1]]
     numbers = [number for number in planner.designs if number <= _MOST_ATTEMPTS]
-    return found + [_plan(planner, tasks, number, PROMISED[CONFIDENT]) for number in numbers]
+    return found + [_plan(planner, number, CONFIDENT) for number in numbers]
 
 
-def _plan(planner: Planner, tasks: int, attempts: int, procedure: str) -> DrawPlan:
-    decided, chance, labels = [], [], 0.0
+def _plan(planner: Planner, attempts: int, promise: str) -> DrawPlan:
+    tasks = min(int(planner.sizes.size), MOST_TASKS)
+    decided, chance = [], []
     for alpha in BUDGETS:
+        asked = Settings(procedure=PROMISED[promise], alpha=alpha)
         sides = [
-            planner.plan(
-                Settings(procedure=procedure, side=side, alpha=alpha),
-                tasks=tasks,
-                attempts=attempts,
-            )
-            for side in ("reject", "release")
+            planner.plan(asked.replace(side=side), tasks=tasks, attempts=attempts) for side in SIDES
         ]
         decided.append(min(1.0, sum(plan.coverage for plan in sides)))
         chance.append(max(plan.chance for plan in sides))
-        labels = float(np.minimum(planner.sizes, attempts).mean()) * tasks
-    promise = Settings(procedure=procedure).method.promise
-    return DrawPlan(tasks, attempts, round(labels), promise, tuple(decided), tuple(chance))
+    labels = round(float(np.minimum(planner.sizes, attempts).mean()) * tasks)
+    return DrawPlan(tasks, attempts, labels, promise, tuple(decided), tuple(chance))

@@ -20,12 +20,11 @@ from numpy.typing import ArrayLike, NDArray
 from certify_assets import certificates as core
 from certify_assets.certificates import Certificate, CertificateSet, Sides
 from certify_assets.certificates.certifier import parted
-from certify_assets.certificates.counts import SIDES
-from certify_assets.certificates.ladder import climb, procedures_of
-from certify_assets.certificates.procedures import PROMISES
-from certify_assets.errors import InputError, quoted
+from certify_assets.certificates.ladder import issue
+from certify_assets.errors import InputError
 from certify_assets.tables.settings import (
     COLUMNS,
+    TABLE_SETTINGS,
     IssuedReading,
     ReadingOptions,
     TableSettings,
@@ -80,8 +79,6 @@ class Account(str):
 class _NotebookMethods:
     """What a notebook asks of certificates of one table."""
 
-    __slots__ = ()
-
     def _issued(self) -> tuple[Sides, _Evidence]:
         raise NotImplementedError
 
@@ -126,9 +123,8 @@ class _NotebookMethods:
         sides, evidence = self._issued()
         if not _is_frame(rows):
             return core.decide(sides.certificates, _higher(rows, evidence.reading)).decisions
-        made = core.decide(
-            sides.certificates, _frame_scores(rows, evidence.reading, sides.certificates)
-        )
+        scores = _frame_scores(rows, evidence.reading, sides.certificates)
+        made = core.decide(sides.certificates, scores)
         return _with_columns(
             rows, {"decision": made.decisions.tolist(), "reason": made.reasons.tolist()}
         )
@@ -161,14 +157,14 @@ class TableCertificate(_NotebookMethods, Certificate):
     def _issued(self) -> tuple[Sides, _Evidence]:
         if self._evidence is None:
             raise InputError(
-                "the certificate is a changed copy, without its table; use the one that certify "
+                "The certificate is a changed copy, without its table. Use the one that certify "
                 "returned."
             )
         return Sides((self,)), self._evidence
 
 
 @dataclass(frozen=True)
-class CertificatePair(_NotebookMethods):
+class CertificatePair(_NotebookMethods, CertificateSet):
     """Certificates of both sides of one table.
 
     Attributes
@@ -182,7 +178,6 @@ class CertificatePair(_NotebookMethods):
         What both promise together.
     """
 
-    certificates: tuple[Certificate, ...]
     _evidence: _Evidence = field(repr=False, compare=False)
 
     @property
@@ -198,32 +193,15 @@ class CertificatePair(_NotebookMethods):
     @property
     def decided(self) -> float:
         """The share of scored runs that the judge decides."""
-        return self._sides.decided
+        return self.sides.decided
 
     @property
     def human(self) -> float:
         """The share of scored runs that reviewers decide."""
-        return self._sides.human
-
-    @property
-    def promise(self) -> str:
-        """What both sides promise together."""
-        return self._set.statement or ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the document that the command writes for both sides."""
-        return self._set.to_dict()
-
-    @property
-    def _set(self) -> CertificateSet:
-        return CertificateSet(self.certificates)
-
-    @property
-    def _sides(self) -> Sides:
-        return Sides(self.certificates)
+        return self.sides.human
 
     def _issued(self) -> tuple[Sides, _Evidence]:
-        return self._sides, self._evidence
+        return self.sides, self._evidence
 
 
 @overload
@@ -256,12 +234,6 @@ def certify(
     side: str = "both",
     promise: Literal["average", "confident", "proved"] | None = None,
     columns: Mapping[str, str] | None = None,
-    success: str | Sequence[str] | None = None,
-    failure: str | Sequence[str] | None = None,
-    threshold: float | None = None,
-    no_label: str | Sequence[str] | None = None,
-    unlabelled: Literal["drop"] | None = None,
-    ids: Literal["fold"] | None = None,
     score_scale: Literal["probability", "log-odds"] | None = None,
     lower_is_better: bool = False,
     **keywords: Any,
@@ -286,17 +258,6 @@ def certify(
     columns : mapping of str to str, optional
         What the columns of a table are called, by ``task``, ``score``, ``outcome``, ``id``,
         ``agent`` and ``split``.
-    success, failure : str or sequence of str, optional
-        The outcomes in a table that are successes, or failures. Where one is given, every other
-        outcome is the opposite; where both are, every other one is refused.
-    threshold : float, optional
-        Outcomes are numbers, and a success from there on.
-    no_label : str or sequence of str, optional
-        Words in the column of outcomes that stand for no outcome.
-    unlabelled : {"drop"}, optional
-        Leaves rows without an outcome out. By default a table with such rows is refused.
-    ids : {"fold"}, optional
-        Counts tasks whose names differ only in spelling as one.
     score_scale : {"probability", "log-odds"}, optional
         What the scores of a table are: percentages are divided by 100 where probabilities are said.
         By default scores are taken as they are.
@@ -304,7 +265,9 @@ def certify(
         A lower score means a success is likelier: every score is negated, here and by ``decide``.
     **keywords
         Those of :func:`certify_assets.certificates.certify`: alpha, delta, procedure, pool, …; and
-        ``joint`` with both sides, which then hold together at 1 − delta.
+        ``joint`` with both sides, which then hold together at 1 − delta. Of a table also success,
+        failure, threshold, no_label, unlabelled and ids: see
+        :class:`certify_assets.tables.settings.TableSettings`.
 
     Returns
     -------
@@ -317,88 +280,41 @@ def certify(
     InputError
         If a value or a column cannot be used; of a table, everything that is wrong with it.
     """
-    if side not in ("both", "reject", "release"):
-        raise InputError(f"side is {quoted(side)}; give one of both, reject, release.")
-    given = {
-        "success": success,
-        "failure": failure,
-        "threshold": threshold,
-        "no_label": no_label,
-        "unlabelled": unlabelled,
-        "ids": ids,
-    }
-    named = checked_columns((columns or {}).items())
-    reading = ReadingOptions(named, TableSettings.of(given), lower_is_better, score_scale)
-    read_as: tuple[str, ...] = ()
-    read: Mapping[str, str] = reading.provenance({}, "")
+    words = {name: keywords.pop(name) for name in TABLE_SETTINGS if name in keywords}
+    settings, named = TableSettings.of(words), checked_columns((columns or {}).items())
+    reading = ReadingOptions(named, settings, lower_is_better, score_scale)
+    joint = keywords.pop("joint", False)
+    about, asked = parted(keywords, more=["joint"])
     _refuse_other_order(scores, outcomes, tasks)
     scores = Path(scores) if isinstance(scores, str) else scores
+    read_as: tuple[str, ...] = ()
     if isinstance(scores, Path) or _is_frame(scores):
         if outcomes is not None or tasks is not None:
-            raise InputError(
-                "a table was given with outcomes or tasks next to it; give the table alone, or "
-                "scores, outcomes and tasks."
-            )
+            raise InputError("Outcomes or tasks are next to a table. Give the table alone.")
         table = _read(scores, reading)
-        scores, outcomes, tasks = table.scores, table.labels, table.tasks
-        keywords["left_out"] = table.left_out
-        read_as, read = table.read_as, table.reading
-        keywords = {
-            "agents": table.agents,
-            "alone": table.alone,
-            "again": table.again,
-            "named": table.named,
-            **keywords,
-        }
+        read_as, given = table.read_as, table.evidence
     elif outcomes is None or tasks is None:
         raise InputError(
-            "there are scores without outcomes or tasks; give all three, or a DataFrame or the "
-            "path of a file that has them."
+            "There are scores without outcomes or tasks. Give all three, or a table that has them."
         )
-    elif unread := [*reading.settings.provenance(), *(["columns"] if columns else [])]:
+    elif unread := [*words, *["columns"] * bool(columns), *["score_scale"] * bool(score_scale)]:
         raise InputError(f"{unread[0]} is for a table, and arrays were given. Leave it out.")
-    elif score_scale is not None:
-        raise InputError(
-            "score_scale is of the column of a table, and scores were given as an array; leave it "
-            "out, and divide percentages by 100."
-        )
     else:
-        scores = _higher(scores, reading)
-    if not isinstance(keywords.get("sample"), Mapping | None):
+        given = {"scores": _higher(scores, reading), "outcomes": outcomes, "tasks": tasks}
+        given["provenance"] = reading.provenance({}, "")
+    if not isinstance(about.get("sample"), Mapping | None):
         raise InputError(
             "sample is what a certificate says of its draw, and no file. Runs of a draw are "
             "certified by `certify certificate SCORES --sample FILE`."
         )
-    evidence = _Evidence(scores, outcomes, tasks, reading, keywords.get("pool"), read_as)
-    keywords["provenance"] = {**read, **(keywords.get("provenance") or {})}
-    if side != "both" and "joint" in keywords:
-        raise InputError("joint is for both sides. Leave it or side out.")
-    sides = SIDES if side == "both" else (side,)
-    found = _issue((scores, outcomes, tasks), promise, sides, keywords)
+    about["provenance"] = {**given["provenance"], **(about.get("provenance") or {})}
+    certifier = core.Certifier.of(**{**given, **about})
+    found = issue(certifier, asked, side=side, promise=promise, joint=joint)
+    columns_given = {name: given[name] for name in ("scores", "outcomes", "tasks")}
+    evidence = _Evidence(**columns_given, reading=reading, pool=about.get("pool"), read_as=read_as)
     if side != "both":
         return TableCertificate.of(found.certificates[0], evidence)
     return CertificatePair(found.certificates, evidence)
-
-
-def _issue(
-    table: tuple[Any, Any, Any],
-    promise: str | None,
-    sides: Sequence[str],
-    keywords: dict[str, Any],
-) -> CertificateSet:
-    """Issue by a procedure that is named, or by the strongest promise that certifies anything."""
-    procedure, joint = keywords.pop("procedure", None), keywords.pop("joint", False)
-    if procedure is not None:
-        if promise is not None:
-            raise InputError("promise names the procedure. Leave procedure out.")
-        keywords |= {"sides": sides, "procedures": (procedure,), "joint": joint}
-        return core.certify_sides(*table, **keywords)
-    if promise not in (None, *PROMISES):
-        raise InputError(f"promise is {quoted(promise)}; give one of {', '.join(PROMISES)}.")
-    about, settings = parted(keywords, more=["joint"])
-    certifier = core.Certifier.of(*table, **about)
-    tried = procedures_of(promise, drawn=certifier.sample is not None)
-    return climb(certifier, tried, settings, sides=sides, joint=joint)
 
 
 def _refuse_other_order(*columns: Any) -> None:
@@ -406,14 +322,12 @@ def _refuse_other_order(*columns: Any) -> None:
     given = [column.index for column in columns if hasattr(column, "iloc")]
     if any(not index.equals(given[0]) for index in given):
         raise InputError(
-            "scores, outcomes and tasks have different indexes, so that it is not clear which "
-            "belong to one run; give one table, or reset_index(drop=True) where the order is right."
+            "scores, outcomes and tasks have different indexes. Give one table, or "
+            "reset_index(drop=True) where the order is right."
         )
 
 
 def _is_frame(value: object) -> bool:
-    if hasattr(value, "collect") and hasattr(value, "select"):
-        raise InputError("the table is lazy, and its rows are needed; give table.collect().")
     # a column of a frame speaks Arrow as well, and has no columns
     return hasattr(value, "columns") and hasattr(value, "__getitem__")
 

@@ -20,3 +20,8 @@ def percent(share: float) -> str:
 def at_most(alpha: float) -> str:
     """Say the error budget: at most 10 % wrong."""
     return f"at most {100 * alpha:g} % wrong"
+
+
+def number_of(count: int, noun: str) -> str:
+    """Write a count with its noun: 1 run, 1,200 runs."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

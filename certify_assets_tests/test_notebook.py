@@ -149,16 +149,14 @@ def test_scores_that_fall_or_are_percentages_are_certified_and_decided_alike(
         certify(unit, alpha=0.2, side="reject").decide(percent)
     with pytest.raises(InputError, match=r"column .score.: .* Leave score_scale out"):
         certify(falling, score_scale="probability")
-    with pytest.raises(InputError, match="score_scale is of the column of a table"):
+    with pytest.raises(InputError, match="score_scale is for a table"):
         certify(*columns, score_scale="probability")
 
 
 def test_tables_that_cannot_be_meant_are_refused(runs: pd.DataFrame) -> None:
-    polars = pytest.importorskip("polars")
     for table, words in (
         ((runs["score"], runs["outcome"].iloc[::-1], runs["task_id"]), "different indexes"),
-        ((runs, runs["outcome"], runs["task_id"]), "give the table alone"),
-        ((polars.from_pandas(runs).lazy(),), r"table\.collect\(\)"),
+        ((runs, runs["outcome"], runs["task_id"]), "Give the table alone"),
         ((runs["score"],), "scores without outcomes or tasks"),
     ):
         with pytest.raises(InputError, match=words):
@@ -205,7 +203,7 @@ def test_a_promise_is_chosen_as_the_command_chooses_it(
 
 
 def test_a_promise_is_one_of_three_and_names_the_procedure(runs: pd.DataFrame) -> None:
-    with pytest.raises(InputError, match="give one of average, confident, proved"):
+    with pytest.raises(InputError, match="Give one of average, confident, proved"):
         certify(runs, promise="sure")
     with pytest.raises(InputError, match="Leave procedure out"):
         certify(runs, promise="proved", procedure="one_run")
@@ -216,7 +214,7 @@ def test_a_card_is_a_bar_in_the_colours_of_the_page(runs: pd.DataFrame) -> None:
     card = pair._repr_html_()
     (bar,) = (ElementTree.fromstring(part) for part in re.findall(r"<svg.*?</svg>", card))
     widths = [float(part.get("width", 0)) / 520 for part in bar.findall("rect")]
-    shares = pair._sides.shares
+    shares = pair.sides.shares
     expected = [shares["reject"], pair.human, shares["release"]]
     assert widths == pytest.approx(expected, abs=1e-3)
     # text takes the colour of the page, light or dark

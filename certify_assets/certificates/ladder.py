@@ -11,15 +11,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from certify_assets.certificates.certifier import Certifier
+from certify_assets.certificates.certifier import Certifier, procedure_settings
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.diagnosis import approximate, diagnose_evaluation
 from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.one_run import CAP
-from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED, PROVED
+from certify_assets.certificates.procedures import (
+    AVERAGE,
+    CONFIDENT,
+    EVERY_PROCEDURE,
+    PROMISED,
+    PROMISES,
+    PROVED,
+)
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet
-from certify_assets.errors import UnfitTableError, UnlabelledRunError
+from certify_assets.errors import InputError, UnfitTableError, UnlabelledRunError, quoted
 
 
 def procedures_of(promise: str | None, *, drawn: bool) -> tuple[str, ...]:
@@ -27,6 +34,49 @@ def procedures_of(promise: str | None, *, drawn: bool) -> tuple[str, ...]:
     if promise is not None:
         return (PROMISED[promise],)
     return PROMISED[PROVED if drawn else CONFIDENT], PROMISED[AVERAGE]
+
+
+def issue(
+    certifier: Certifier,
+    settings: Mapping[str, Any],
+    *,
+    side: str = "both",
+    promise: str | None = None,
+    joint: bool = False,
+) -> CertificateSet:
+    """Issue by the procedure of the settings, or by the strongest promise that certifies anything.
+
+    Parameters
+    ----------
+    certifier : Certifier
+    settings : mapping
+        Fields of :class:`Settings`; the procedure may be "all".
+    side : {"both", "reject", "release"}
+    promise : {"average", "confident", "proved"}, optional
+        The only promise to try.
+    joint : bool
+        See :meth:`Certifier.issue_set`.
+
+    Raises
+    ------
+    InputError
+        If settings contradict each other, or nothing fits the table.
+    """
+    if side not in ("both", *SIDES):
+        raise InputError(f"side is {quoted(side)}. Give one of both, reject, release.")
+    if promise not in (None, *PROMISES):
+        raise InputError(f"promise is {quoted(promise)}. Give one of {', '.join(PROMISES)}.")
+    if joint and side != "both":
+        raise InputError("joint is about both sides. Leave it or side out.")
+    sides = SIDES if side == "both" else (side,)
+    procedure = settings.get("procedure")
+    if procedure is None:
+        tried = procedures_of(promise, drawn=certifier.sample is not None)
+        return climb(certifier, tried, settings, sides=sides, joint=joint)
+    if promise is not None:
+        raise InputError("promise names the procedure. Leave procedure out.")
+    names = EVERY_PROCEDURE if procedure == "all" else (procedure,)
+    return certifier.issue_set(procedure_settings(names, settings), sides=sides, joint=joint)
 
 
 def climb(
@@ -87,7 +137,7 @@ def climb(
                 more.task,
                 more.score,
             ) from None
-        if any(item.certified for item in now.certificates):
+        if now.certified:
             return now
         found = found or now
     if found is None:
@@ -101,7 +151,7 @@ def next_rung(certifier: Certifier, found: CertificateSet, settings: Settings) -
 
     The next promise is that of confidence; with a draw, or where that is reached, the proof.
     """
-    certified = any(item.certified for item in found.certificates)
+    certified = found.certified
     promise = found.certificates[0].promise
     if certified and promise == PROVED:
         return ""

@@ -143,11 +143,10 @@ class CertificateSet:
     certificates: tuple[Certificate, ...]
 
     @cached_property
-    def sides(self) -> Sides | None:
-        """Return both sides of the first procedure; None where a procedure lacks one."""
-        if not self._pairs:
-            return None
-        return Sides(tuple(sorted(next(iter(self._pairs.values())), key=_side_place)))
+    def sides(self) -> Sides:
+        """Return both sides of the first procedure; the first certificate alone where one lacks."""
+        first = next(iter(self._pairs.values()), self.certificates[:1])
+        return Sides(tuple(sorted(first, key=_side_place)))
 
     @cached_property
     def _pairs(self) -> dict[str, list[Certificate]]:
@@ -166,14 +165,22 @@ class CertificateSet:
             return next(iter(built.values()), None)
         return "\n".join(f"By {name}: {statement}" for name, statement in built.items())
 
+    @property
+    def certified(self) -> bool:
+        """Whether any of them certifies anything."""
+        return any(item.certified for item in self.certificates)
+
+    @property
+    def promise(self) -> str:
+        """What both sides promise together, or the only one by itself."""
+        return self.statement or self.certificates[0].statement
+
     def outline(self) -> JsonObject:
         """Return the keys of the document next to its certificates."""
-        values = {
-            "decided": None if self.sides is None else self.sides.decided,
-            "human": None if self.sides is None else self.sides.human,
-            "statement": self.statement,
-        }
-        return {name: value for name, value in values.items() if value is not None}
+        if not self._pairs:
+            return {}
+        sides = self.sides
+        return {"decided": sides.decided, "human": sides.human, "statement": self.statement}
 
     def to_dict(self) -> JsonObject:
         """Return the document as JSON values."""

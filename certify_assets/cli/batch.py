@@ -46,7 +46,6 @@ from certify_assets.cli.output import (
     NOTHING,
     answer,
     answers,
-    answers_at_length,
     figures,
     refuse_overwrite,
     write_document,
@@ -109,8 +108,8 @@ _asked = gathered(
 
 
 def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what all three take: how tables are read, and how much is shown."""
-    for option in (answers, answers_at_length, column_options, split_option):
+    """Add what all three take: how tables are read."""
+    for option in (answers, column_options, split_option):
         command = option(command)
     return command
 

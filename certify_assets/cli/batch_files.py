@@ -3,49 +3,22 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from certify_assets.certificates.batch_draw import BatchDraw
 from certify_assets.cli.output import write_tables
 from certify_assets.cli.reading import remedies, say_read_as
-from certify_assets.documents import CLOSED, Count, Document, Sha256
 from certify_assets.errors import InputError
-from certify_assets.files import canonical_json, read_json, sha256_bytes, write_json_atomic
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.tables.drawn import require_first
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.score_table import read_labels
 from certify_assets.tables.settings import ReadingOptions
 
 _COLUMNS: Final = ("order", "trajectory_id", "task_id", "seed", "batch_sha256", "level")
-
-
-class FirstDraw(BaseModel):
-    """The draw that was made of a batch."""
-
-    model_config = ConfigDict(**CLOSED, frozen=True)
-
-    seed: Count
-    batch_sha256: Sha256
-    time: str
-
-    @classmethod
-    def now(cls, seed: int, sha256: str) -> FirstDraw:
-        """Return a draw that is made now."""
-        time = datetime.now(UTC).isoformat(timespec="seconds")
-        return cls(seed=seed, batch_sha256=sha256, time=time)
-
-
-class Draws(Document):
-    """The first draws of the batches of a table, by the hash of their runs."""
-
-    SCHEMA = "certify_assets/draws/2"
-    TITLE = "list of draws"
-
-    draws: dict[str, FirstDraw]
 
 
 def draw_rows(draw: BatchDraw) -> list[tuple[int | str, ...]]:
@@ -98,47 +71,11 @@ def require_first_draw(scores: Path, draw: BatchDraw) -> None:
     # to six digits: a table that a spreadsheet saved again is no other batch
     digits = [f"{score:.6g}" for score in draw.batch.scores.tolist()]
     runs = sha256_bytes(canonical_json([draw.batch.trajectories, draw.batch.tasks, digits]))
-    require_first(
-        scores,
-        "draw",
-        runs,
-        FirstDraw.now(draw.seed, draw.batch_sha256),
+    remedy = (
         "A second draw needs a share of δ of its own: plan it with a smaller --delta, and move {} "
-        "away.",
+        "away."
     )
-
-
-def require_first(scores: Path, kind: str, runs: str, now: FirstDraw, remedy: str) -> None:
-    """Keep a first draw of runs in a file next to their table; refuse another one of them."""
-    own = scores.with_name(f"{scores.name}.{kind}.json")
-    kept = {}
-    for path in sorted(scores.parent.glob(f"*.{kind}.json")):
-        document = read_json(path)
-        # files of another kind may have such a name, but not that of this table
-        if path == own or (isinstance(document, dict) and "schema" in document):
-            kept[path] = _kept_draws(path, document)
-    for path, found in kept.items():
-        before = found.draws.get(runs)
-        # the hash has the scores to the last digit, so a copy with six of them has another one
-        if before is not None and (before.seed, before.batch_sha256) != (
-            now.seed,
-            now.batch_sha256,
-        ):
-            other = "under another plan" if before.seed == now.seed else f"with seed {before.seed}"
-            raise InputError(
-                f"{scores} was drawn {other} at {before.time}. Give that one: a draw that is "
-                f"repeated until it suits proves nothing. {remedy.format(path)}"
-            )
-    draws = kept[own].draws if own in kept else {}
-    if runs not in draws:
-        write_json_atomic(own, Draws(draws={**draws, runs: now}).to_dict())
-
-
-def _kept_draws(path: Path, document: Any) -> Draws:
-    try:
-        return Draws.from_dict(document)
-    except InputError as error:
-        raise InputError(f"{path} keeps the first draws of a table. {error}") from None
+    require_first(scores, "draw", runs, seed=draw.seed, sha256=draw.batch_sha256, remedy=remedy)
 
 
 def labels_of(

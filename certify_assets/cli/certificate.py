@@ -17,15 +17,12 @@ from certify_assets.certificates import (
     Certifier,
     Settings,
     Sides,
-    procedure_settings,
     settings_of,
 )
-from certify_assets.certificates.counts import SIDES
-from certify_assets.certificates.ladder import climb, next_rung, procedures_of
+from certify_assets.certificates.ladder import issue, next_rung
 from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISES
 from certify_assets.certificates.sides import budget_words
-from certify_assets.cli.documents import CertificateFile, read_certificate_file
-from certify_assets.cli.drawn import calibration
+from certify_assets.cli.documents import read_certificate_file
 from certify_assets.cli.gate import gated, min_coverage_option, report, too_little
 from certify_assets.cli.options import (
     PATH,
@@ -43,20 +40,25 @@ from certify_assets.cli.output import (
     TextTable,
     answer,
     answers,
-    answers_at_length,
     complain,
     figures,
     refuse_overwrite,
-    wants_all,
     wants_json,
     write_document,
 )
 from certify_assets.cli.plan import PLANNED
-from certify_assets.cli.reading import read_pilot, read_pool, reading_options, reading_words
+from certify_assets.cli.reading import (
+    calibration,
+    read_pilot,
+    read_pool,
+    reading_options,
+    reading_words,
+)
 from certify_assets.errors import ForgedCertificateError, UnlabelledRunError
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
+from certify_assets.tables.drawn import DrawnFile
 from certify_assets.tables.settings import ReadingOptions
-from certify_assets.words import WORDS, percent
+from certify_assets.words import WORDS, number_of, percent
 
 _BAR = 60
 _MARKS = {"reject": "█", "human": "░", "release": "▒"}
@@ -164,71 +166,51 @@ def certificate(
     """
     asked = {**settings, **{name: value for name, value in options.items() if value is not None}}
     side, joint = asked.pop("side", "both"), asked.pop("joint", False)
-    procedure, pilot = asked.pop("procedure", None), asked.pop("pilot", None)
-    pilot = None if pilot is None else Path(str(pilot))
+    procedure = asked.get("procedure")
+    pilot = None if "pilot" not in asked else Path(str(asked.pop("pilot")))
     inputs = {"SCORES": scores, "--labels": labels, "--sample": sample, "--pool": pool}
     refuse_overwrite({"--out": out}, {**inputs, "--set pilot": pilot})
-    _refuse(side, joint, procedure, promise, pilot, min_coverage)
-    rows = calibration(scores, reading, labels, sample, judge=judge, truth=truth)
-    table, same = rows.table, rows.whole.options_of_more(reading)
+    _refuse(joint, procedure, pilot, min_coverage)
+    drawn = None if sample is None else DrawnFile.read(sample, reading)
+    rows = calibration(scores, reading, labels=labels, drawn=drawn, judge=judge, truth=truth)
+    same = rows.options_of_more(reading)
     certifier = Certifier.of(
-        table.scores,
-        rows.outcomes,
-        table.tasks,
+        **rows.evidence,
         pilot=None if pilot is None else read_pilot(pilot, same),
         pool=None if pool is None else read_pool(pool, same),
-        agents=table.agents,
-        named=table.named,
-        alone=table.alone,
-        again=table.again,
-        provenance=table.reading,
-        sample=rows.sample,
-        left_out=table.left_out,
     )
-    sided: dict[str, Any] = {"sides": SIDES if side == "both" else (side,), "joint": joint}
     try:
-        if procedure is None:
-            tried = procedures_of(promise, drawn=sample is not None)
-            found = climb(certifier, tried, asked, **sided)
-        else:
-            names = EVERY_PROCEDURE if procedure == "all" else (procedure,)
-            found = certifier.issue_set(procedure_settings(names, asked), **sided)
+        found = issue(certifier, asked, side=side, promise=promise, joint=joint)
     except UnlabelledRunError as needed:
-        raise rows.more_labels(needed, several=side == "both") from None
+        assert drawn is not None
+        other = " Or name one side (--side)." if side == "both" else ""
+        raise UnlabelledRunError(
+            f"{drawn.more_labels(needed, rows)}{other}", needed.task, needed.score
+        ) from None
     single = procedure != "all" and side != "both"
     document = found.certificates[0].to_dict() if single else found.to_dict()
     if out is not None:
         write_document(out, document)
-    sides = found.sides or Sides(found.certificates[:1])
-    certified = any(item.certified for item in found.certificates)
-    little = too_little(sides.decided, min_coverage)
-    statement = found.statement or found.certificates[0].statement
+    little = too_little(found.sides.decided, min_coverage)
     report(
         scores.name,
-        [sides.sentence, _bar(sides), *statement.splitlines()],
-        failed=([] if certified else [statement]) + little,
+        [found.sides.sentence, _bar(found.sides), *found.promise.splitlines()],
+        failed=([] if found.certified else [found.promise]) + little,
         warnings=list(_findings(found.certificates)),
     )
     for sentence in little:
         complain(sentence)
     lead = found.certificates[0]
-    more = [_SIX] if certified and lead.promise != CONFIDENT else []
-    if procedure is None and not wants_json():
-        rung = next_rung(certifier, found, settings_of(lead))
-        more += [rung] if rung else []
+    more = [_SIX] if found.certified and lead.promise != CONFIDENT else []
+    # where the promise of confidence fails, findings say what it takes
+    if procedure is None and (found.certified or lead.promise != CONFIDENT) and not wants_json():
+        more += filter(None, [next_rung(certifier, found, settings_of(lead))])
     wrote = "" if out is None else f"wrote {out}; "
-    if not certified and np.isnan(table.scores).all():
-        # neither labels nor tasks help where there are no scores
-        step = ""
-    elif not certified:
+    if not found.certified:
         asked |= {"side": side, "procedure": lead.procedure}
-        step = _plan(scores, reading, asked, judge, truth if labels is None else None)
-        # plan reads the table alone
-        known = certifier.table.labelled
-        if rows.sample is not None or labels is not None or known.auroc is None:
-            # the guess of plan is a rate between 0 and 1, whatever few labels show
-            rate = float(np.clip(known.outcomes.mean(), 0.01, 0.99)) if known.rows else 0.5
-            step += f" --success-rate {rate:.3g} --auroc {known.auroc or 0.5:.3g}"
+        named = ["--judge", judge] if judge else []
+        named += ["--truth", truth] if truth and labels is None else []
+        step = _plan(certifier, scores, reading, asked, named, joined=bool(labels or sample))
     elif out is None:
         step = given_command("--out", "c.json")
     else:
@@ -238,44 +220,45 @@ def certificate(
         step = shlex.join(["certify", "decide", str(out), "NEW_SCORES", *choice])
     answer(
         document,
-        *summary(found, more=more),
-        *([f"{wrote}next: {step}"] if step else [wrote] if wrote else []),
-        code=0 if certified and not little else NOTHING,
+        *_summary(found, more),
+        f"{wrote}next: {step}" if step else wrote or None,
+        code=0 if found.certified and not little else NOTHING,
     )
 
 
 def _plan(
+    certifier: Certifier,
     scores: Path,
     reading: ReadingOptions,
     asked: Mapping[str, Any],
-    judge: str | None,
-    truth: str | None,
+    named: Sequence[str],
+    *,
+    joined: bool,
 ) -> str:
-    """Return the command that plans for the table as it was read, under the same settings."""
-    words = ["certify", "plan", as_given(scores)]
-    words += ["--judge", judge] if judge else []
-    words += ["--truth", truth] if truth else []
+    """Return the command that plans for the table under the same settings, if anything helps."""
+    known = certifier.table.labelled
+    if np.isnan(certifier.table.scores).all():
+        # neither labels nor tasks help where there are no scores
+        return ""
+    words = ["certify", "plan", as_given(scores), *named]
     for name, other in (("alpha", None), ("side", "both"), ("procedure", EVERY_PROCEDURE[0])):
         value = asked.get(name, other)
         # plan takes one procedure, and no pilot
         if value not in (other, "all", "betting"):
             words += [f"--{name}", str(value)]
-    chosen = {name: asked[name] for name in PLANNED if name in asked}
-    for name, value in chosen.items():
-        words += ["--set", f"{name}={value}"]
-    return shlex.join([*words, *reading_words(reading)])
+    for name in PLANNED:
+        words += ["--set", f"{name}={asked[name]}"] if name in asked else []
+    words += reading_words(reading)
+    if joined or known.auroc is None:
+        # plan reads the table alone; its guess is between 0 and 1, whatever few labels show
+        rate = float(np.clip(known.outcomes.mean(), 0.01, 0.99)) if known.rows else 0.5
+        words += ["--success-rate", f"{rate:.3g}", "--auroc", f"{known.auroc or 0.5:.3g}"]
+    return shlex.join(words)
 
 
 def _refuse(
-    side: str,
-    joint: object,
-    procedure: str | None,
-    promise: str | None,
-    pilot: Path | None,
-    min_coverage: float | None,
+    joint: object, procedure: str | None, pilot: Path | None, min_coverage: float | None
 ) -> None:
-    if procedure is not None and promise is not None:
-        raise click.UsageError("--promise names the procedure. Leave --procedure out.")
     if min_coverage is not None and procedure == "all":
         raise click.UsageError("--min-coverage goes with one procedure; name it.")
     if (pilot is not None and procedure not in ("betting", "all")) or (
@@ -287,52 +270,37 @@ def _refuse(
         )
     if joint not in (False, True):
         raise click.UsageError(f"joint is {joint!r}; write joint=true or joint=false.")
-    if joint and side != "both":
-        raise click.UsageError("joint is about both sides; take --side out.")
 
 
-def summary(found: CertificateSet, *, whole: bool = False, more: Sequence[str] = ()) -> list[Any]:
-    """Return what people read of certificates of one table: at most seven lines, or all of it.
+def _summary(found: CertificateSet, more: Sequence[str]) -> list[Any]:
+    """Return what people read of certificates of one table: at most seven lines.
 
     The lines of `more` take the place of findings.
     """
-    items, whole = found.certificates, whole or wants_all()
+    items, findings = found.certificates, _findings(found.certificates)
     if len({item.procedure for item in items}) > 1:
-        return [_procedures(items), *_findings(items), *_left_out(items), *more]
-    sides, lead = found.sides or Sides(items[:1]), items[0]
-    runs = {name: round(share * lead.trajectories) for name, share in sides.shares.items()}
-    counts = ", ".join(f"{runs[name]:,} {word}" for name, word in WORDS.items())
-    findings = _findings(items)
-    shown = len(findings) if whole else max(0, _MOST_FINDINGS - len(more))
+        return [_procedures(items), *findings, *_left_out(items), *more]
+    shown = max(0, _MOST_FINDINGS - len(more))
     if hidden := list(findings.values())[shown:]:
         codes = ", ".join(dict.fromkeys(hidden[:_NAMED_FINDINGS]))
         codes += ", …" * (len(hidden) > _NAMED_FINDINGS)
         plural = "s" * (len(hidden) > 1)
         more = [f"{len(hidden)} more finding{plural} ({codes}): certify show FILE", *more]
+    # where nothing is certified, the first line says it
+    promise = [found.promise] if found.certified else []
+    return [*_decided(found), *promise, *list(findings)[:shown], *more]
+
+
+def _decided(found: CertificateSet) -> list[str]:
+    """Say what is decided, as a sentence, a bar and numbers of runs."""
+    sides, lead = found.sides, found.certificates[0]
+    runs = {name: round(share * lead.trajectories) for name, share in sides.shares.items()}
+    counts = ", ".join(f"{runs[name]:,} {word}" for name, word in WORDS.items())
     trust = f"{100 * (1 - lead.delta):.4g} % confidence"
     if lead.promise == AVERAGE:
         trust = f"at most twice that with {trust}"
-    names = [item.side for item in items] if len(items) > 1 else []
-    each = [{**item.to_dict(), "sha256": item.sha256} for item in items]
-    return [
-        sides.sentence,
-        _bar(sides),
-        f"{lead.trajectories:,} runs of {lead.tasks:,} tasks: {counts}; "
-        f"{budget_words(lead)}, {trust}",
-        *(figures("Certificate", *each, most=_FIGURES, names=names) if whole else ()),
-        *(
-            [
-                "The success rate is that of the labelled runs: "
-                f"{lead.inputs['labels']:,} of {lead.inputs['rows']:,} were read."
-            ]
-            if whole and lead.partly_labelled
-            else []
-        ),
-        # where nothing is certified, the first line says it
-        *([found.statement or lead.statement] if sides.certified or whole else []),
-        *list(findings)[:shown],
-        *more,
-    ]
+    size = f"{number_of(lead.trajectories, 'run')} of {number_of(lead.tasks, 'task')}"
+    return [sides.sentence, _bar(sides), f"{size}: {counts}; {budget_words(lead)}, {trust}"]
 
 
 def _bar(sides: Sides) -> str:
@@ -403,7 +371,6 @@ def _procedures(certificates: Sequence[Certificate]) -> TextTable:
 @click.command()
 @click.argument("file", type=PATH)
 @answers
-@answers_at_length
 def show(file: Path) -> None:
     """A certificate in words, with its hashes.
 
@@ -421,38 +388,50 @@ def show(file: Path) -> None:
         groups.setdefault(f"{item.procedure}, α = {item.alpha:g}", []).append(item)
     blocks: list[Any] = []
     for title, items in groups.items():
-        blocks += [title, *summary(CertificateSet(tuple(items)), whole=True)]
-    hashes, first = _hashes(given, found), found.certificates[0]
-    proved = [item for item in found.certificates if item.promise != CONFIDENT]
-    if proved:
+        blocks += [title, *_whole(CertificateSet(tuple(items)))]
+    first = found.certificates[0]
+    if proved := [item for item in found.certificates if item.promise != CONFIDENT]:
         blocks += ["The proof holds under six assumptions"]
         blocks += [f"  {number}. {text}" for number, text in enumerate(proved[0].assumptions, 1)]
+    document = given.document if given.several else first.to_dict()
+    canonical = sha256_bytes(canonical_json(document))
+    hashes = {"file": sha256_file(file), "canonical": canonical}
     each = {
         f"{item.side}, {item.procedure}, α = {item.alpha:g}": item.sha256
         for item in found.certificates
     }
+    table = {name: value for name, value in first.inputs.items() if name != "tasks"}
     for title, rows in (
         ("SHA-256 of the file, of its canonical JSON, and of each certificate", {**hashes, **each}),
         ("Provenance: how the table was read, and what made its scores", first.provenance),
-        ("Table", dict(first.inputs)),
+        ("Table", table),
     ):
-        # whole lines, from which a hash can be copied; --verbose has the hashes of the tasks too
-        shown = [name for name in rows if name != "tasks" or wants_all()]
-        blocks += [title, *(f"  {name}: {_copied(rows[name])}" for name in shown)] if shown else []
+        # whole lines, from which a hash can be copied
+        blocks += [title, *(f"  {name}: {_copied(rows[name])}" for name in rows)] if rows else []
     items_ = [{**item.to_dict(), "sha256": item.sha256} for item in found.certificates]
     answer({**hashes, "certificates": items_, **found.outline()}, *blocks)
+
+
+def _whole(found: CertificateSet) -> list[Any]:
+    """Return all that people read of certificates of one procedure and budget."""
+    items = found.certificates
+    each = [{**item.to_dict(), "sha256": item.sha256} for item in items]
+    names = [item.side for item in items] if len(items) > 1 else []
+    return [
+        *_decided(found),
+        *figures("Certificate", *each, most=_FIGURES, names=names),
+        *(
+            f"The success rate is that of the labelled runs: {item.inputs['labels']:,} of "
+            f"{item.inputs['rows']:,} were read."
+            for item in items[:1]
+            if item.partly_labelled
+        ),
+        found.promise,
+        *_findings(items),
+    ]
 
 
 def _copied(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {inner}" for name, inner in value.items())
     return str(value)
-
-
-def _hashes(given: CertificateFile, found: CertificateSet) -> dict[str, str]:
-    """Return the hashes of the file as it is, and of its canonical bytes."""
-    document = found.certificates[0].to_dict()
-    if given.several:
-        document = {"certificates": given.documents, **given.outline}
-        document |= {} if given.pool is None else {"pool": given.pool}
-    return {"file": sha256_file(given.path), "canonical": sha256_bytes(canonical_json(document))}

@@ -20,6 +20,9 @@ from certify_assets.certificates import (
     resample_audit,
 )
 from certify_assets.certificates import verify as recompute
+from certify_assets.certificates.disagreements import OUTCOME_WORDS, confusion
+from certify_assets.certificates.inputs import known_tasks, task_codes
+from certify_assets.certificates.scale import share_doubt
 from certify_assets.cli.documents import (
     CertificateFile,
     Choice,
@@ -29,7 +32,6 @@ from certify_assets.cli.documents import (
     one_a_side,
     read_certificate_file,
 )
-from certify_assets.cli.drawn import Calibration, calibration_of, labelled_rows
 from certify_assets.cli.gate import gated
 from certify_assets.cli.gate import report as report_gate
 from certify_assets.cli.options import (
@@ -49,7 +51,6 @@ from certify_assets.cli.output import (
     TextTable,
     answer,
     answers,
-    answers_at_length,
     complain,
     figures,
     refuse_overwrite,
@@ -57,21 +58,28 @@ from certify_assets.cli.output import (
     write_tables,
     write_text,
 )
-from certify_assets.cli.reading import column_options, labelled, read_pilot, read_scores
+from certify_assets.cli.reading import (
+    calibration_of,
+    column_options,
+    labelled,
+    labelled_rows,
+    read_pilot,
+    read_scores,
+)
 from certify_assets.documents import JsonObject
 from certify_assets.errors import ForgedCertificateError, InputError, StaleCertificateError
+from certify_assets.tables.decisions import Decisions, decide_table
+from certify_assets.tables.score_table import ScoreTable
 from certify_assets.tables.settings import ReadingOptions
 from certify_assets.tables.table import ScoreScaleError
 from certify_assets.tables.writing import harmless
-from certify_assets.words import WORDS, percent
+from certify_assets.words import WORDS, number_of, percent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from certify_assets.corpora.formats.mlflow_server import VerdictCounts
     from certify_assets.corpora.inspect_verdicts import EditCounts
-    from certify_assets.tables.decisions import Decisions
-    from certify_assets.tables.score_table import ScoreTable
 
 _labels_option = click.option(
     "--labels", type=PATH, help="The labels that it was issued on, where SCORES has none."
@@ -114,53 +122,43 @@ def verify(
     """
     given = read_certificate_file(certificate)
     try:
-        document, issued = given.whole, given.parsed()
+        issued = given.parsed()
         asked, reading = reading, replace(reading.as_issued(certificate, issued), issued=None)
         try:
             table = read_scores(scores, reading, outcomes=labels is None)
-            table = table.choose_split(*certified_splits(issued))
         except ScoreScaleError as error:
             if reading.score_scale == asked.score_scale:
                 raise
             raise ForgedCertificateError(f"provenance.score_scale does not fit: {error}") from None
+        table = table.choose_split(*certified_splits(issued))
         rows = calibration_of(issued, table, labels, reading)
-        difference = _difference(document, rows, given, reading, pilot, pool)
+        difference = _difference(given, rows, reading, pilot, pool)
     except ForgedCertificateError as error:
         difference = str(error)
-    verified = f"Verified: {certificate.name} recomputes from {scores.name}, byte for byte."
-    result: JsonObject = {"verified": difference is None, "difference": difference}
+    number = len(given.documents)
+    result: JsonObject = {"verified": not difference, "difference": difference}
     if difference is None:
-        report_gate(certificate.name, [verified])
+        said = f"Verified: {certificate.name} recomputes from {scores.name}, byte for byte."
+        report_gate(certificate.name, [said])
         answer(
-            {**result, "certificates": len(document["certificates"]), "not_vouched": NOT_VOUCHED},
-            f"{verified} {NOT_VOUCHED}",
+            {**result, "certificates": number, "not_vouched": NOT_VOUCHED}, f"{said} {NOT_VOUCHED}"
         )
     report_gate(certificate.name, ["Not verified."], [f"Not verified: {difference}"])
     complain(f"not verified: {difference}")
-    answer({**result, "certificates": len(given.documents)}, "Not verified.", code=NOTHING)
+    answer({**result, "certificates": number}, "Not verified.", code=NOTHING)
 
 
 def _difference(
-    document: JsonObject,
-    rows: Calibration,
     given: CertificateFile,
+    rows: ScoreTable,
     reading: ReadingOptions,
     pilot: Path | None,
     pool: Path | None,
 ) -> str | None:
     """Recompute certificates from their table; return the first difference."""
-    table = rows.table
     return recompute(
-        document,
-        table.scores,
-        rows.outcomes,
-        table.tasks,
-        sample=rows.sample,
-        left_out=table.left_out,
-        agents=table.agents,
-        named=table.named,
-        alone=table.alone,
-        again=table.again,
+        given.document,
+        **rows.evidence,
         pilot=None if pilot is None else read_pilot(pilot, reading),
         pool=given.unlabelled(pool, reading),
     )
@@ -182,7 +180,6 @@ def _difference(
 @truth_option
 @choice_options
 @column_options
-@answers_at_length
 @answers
 @gated
 def audit(
@@ -209,35 +206,37 @@ def audit(
     reading = reading.as_issued(certificate, certificates)
     table = read_scores(scores, reading, outcomes=labels is None, judge=judge, truth=truth)
     test = labelled_rows(table.choose_split("test"), labels, reading)
-    found = _audits(certificates, test)
-    contradicted = _contradicted(certificates, test, disagreements)
-    # of certificates that decide something, where there are any
-    asked = [item for item in certificates if item.certified] or certificates
-    verdicts = {
-        item.side: audited.verdict for item, audited in zip(certificates, found, strict=True)
-    }
-    counting = {verdicts[item.side] for item in asked}
-    verdict = next((name for name in ("ERROR", "WARN") if name in counting), "PASS")
-    each = [
+    each: list[JsonObject] = [
         {"side": item.side, "alpha": item.alpha, **audited.to_dict()}
-        for item, audited in zip(certificates, found, strict=True)
+        for item, audited in zip(certificates, _audits(certificates, test), strict=True)
     ]
-    said = [_audit_sentence(item) for item in each]
-    failed = [
-        sentence
-        for item, sentence in zip(each, said, strict=True)
-        if item["verdict"] == "ERROR" and item["side"] in {one.side for one in asked}
-    ]
-    warned = [text for item, text in zip(each, said, strict=True) if item["verdict"] == "WARN"]
-    report_gate(scores.name, [f"The audit says {verdict}.", *said], failed, warned)
+    # of certificates that decide something, where there are any
+    active = {item.side for item in certificates if item.certified}
+    counting = [item for item in each if item["side"] in active] or each
+    verdicts = {item["verdict"] for item in counting}
+    verdict = next((name for name in ("ERROR", "WARN") if name in verdicts), "PASS")
+    said = [f"The audit says {verdict}.", *map(_audit_sentence, each)]
+    failed = [_audit_sentence(item) for item in counting if item["verdict"] == "ERROR"]
+    warned = [_audit_sentence(item) for item in each if item["verdict"] == "WARN"]
+    report_gate(scores.name, said, failed, warned)
+    single = {name: value for name, value in each[0].items() if name not in ("side", "alpha")}
+    document: JsonObject = single if len(each) == 1 else {"verdict": verdict, "audits": each}
+    lines = [f"{WORDS[item['side']]}: {item['reason']}" for item in each if item["reason"]]
+    decided = decide_table(certificates, test)
+    if disagreements is not None:
+        document["disagreements"] = found = _contradicted(decided, disagreements)
+        lines += _confusion_lines(found)
+    if both := int(np.count_nonzero(decided.rows.reasons == "overlap")):
+        lie = "lies" if both == 1 else "lie"
+        lines.append(
+            f"{number_of(both, 'row')} {lie} in both regions: each side counts them here, and they "
+            "go to review."
+        )
     names = [WORDS[item.side] for item in certificates] if len(each) > 1 else []
-    document = found[0].to_dict() if len(found) == 1 else {"verdict": verdict, "audits": each}
     answer(
-        {**document, **({"disagreements": contradicted} if contradicted else {})},
+        document,
         *figures("Audit", *each, most=_AUDITED, names=names),
-        *_reasons(certificates, found),
-        *(_confusion_lines(contradicted) if contradicted else []),
-        *_overlap(certificates, test),
+        *lines,
         code=NOTHING if verdict == "ERROR" else 0,
     )
 
@@ -252,54 +251,25 @@ def _audit_sentence(item: JsonObject) -> str:
     )
 
 
-def _contradicted(
-    certificates: Sequence[Certificate], test: ScoreTable, path: Path | None
-) -> JsonObject:
+def _contradicted(decided: Decisions, path: Path) -> JsonObject:
     """Write the decided rows whose label says otherwise; return their number and all counts."""
-    from certify_assets.certificates.disagreements import OUTCOME_WORDS, confusion
-    from certify_assets.tables.decisions import decide_table
-
-    if path is None:
-        return {}
-    decided = decide_table(certificates, test)
-    places = decided.disagreements()
+    places, labels = decided.disagreements(), decided.table.labels
     rows = decided.columns(places)
-    words = np.array(OUTCOME_WORDS, dtype=object)
-    rows["label"] = words[test.labels[places]]
-    write_tables((path, harmless(path, rows, test.naming_columns)))
-    counts = confusion(decided.rows.decisions, test.labels)
+    rows["label"] = np.array(OUTCOME_WORDS, dtype=object)[labels[places]]
+    write_tables((path, harmless(path, rows, decided.table.naming_columns)))
+    counts = confusion(decided.rows.decisions, labels)
     return {"file": str(path), "runs": len(places), "confusion": counts}
 
 
-def _overlap(certificates: Sequence[Certificate], test: ScoreTable) -> list[str]:
-    """Say why the error of a side counts rows that are decided by neither."""
-    from certify_assets.tables.decisions import decide_table
-
-    both = int(np.count_nonzero(decide_table(certificates, test).rows.reasons == "overlap"))
-    if not both:
-        return []
-    rows = "1 row lies" if both == 1 else f"{both:,} rows lie"
-    return [f"{rows} in both regions: each side counts them here, and they go to review."]
-
-
-def _reasons(certificates: Sequence[Certificate], found: Sequence[Audit]) -> list[str]:
-    return [
-        f"{WORDS[item.side]}: {audited.reason}"
-        for item, audited in zip(certificates, found, strict=True)
-        if audited.reason
-    ]
-
-
 def _confusion_lines(contradicted: JsonObject) -> list[str]:
-    lines = [
-        f"  {WORDS[name]}: {of['failure']:,} failures, {of['success']:,} successes"
-        for name, of in contradicted["confusion"].items()
-    ]
+    runs = number_of(contradicted["runs"], "decided run")
     return [
         "Decisions and labels",
-        *lines,
-        f"wrote {contradicted['file']}: {contradicted['runs']:,} decided runs whose label says "
-        "otherwise",
+        *(
+            f"  {WORDS[name]}: {of['failure']:,} failures, {of['success']:,} successes"
+            for name, of in contradicted["confusion"].items()
+        ),
+        f"wrote {contradicted['file']}: {runs} whose label says otherwise",
     ]
 
 
@@ -388,10 +358,6 @@ def decide(
     nothing was certified go to review (exit 3 when nothing was certified at all). SCORES may be a
     log of Inspect AI: its samples get the score "certified", as an edit with provenance.
     """
-    from certify_assets.certificates.inputs import known_tasks, task_codes
-    from certify_assets.certificates.scale import share_doubt
-    from certify_assets.tables.decisions import decide_table
-
     refuse_overwrite(
         {"--queue": queue, "--decisions": decisions}, {"CERTIFICATE": certificate, "SCORES": scores}
     )
@@ -408,8 +374,6 @@ def decide(
             if path not in (None, edited)
         )
     )
-    inspected = _edit_log(scores, edited, result) if edited else None
-    assessed = _assess(mlflow, scores, result) if mlflow else None
     for item in certificates:
         if doubt := share_doubt(item, table.scores, table.tasks):
             say(f"warning: {doubt}")
@@ -418,32 +382,29 @@ def decide(
         say(f"warning: {known.sentence.replace('give new tasks', 'its promise is on new tasks')}")
     counts, hashes = result.rows.counts, [item.sha256 for item in certificates]
     reasons = dict(sorted(Counter(result.rows.reasons.tolist()).items()))
-    document = {
+    document: JsonObject = {
         **counts,
         "reasons": reasons,
         "certificate_sha256": hashes[0] if len(hashes) == 1 else hashes,
-        **({"mlflow": assessed._asdict()} if assessed else {}),
-        **({"inspect": {"log": str(edited), **inspected._asdict()}} if inspected else {}),
     }
     rows = [
         [WORDS[name], f"{number:,}", percent(number / max(1, len(table)))]
         for name, number in counts.items()
     ]
-    answer(
-        document,
-        TextTable("Decisions", ["decision", "runs", "share"], rows),
-        *(f"  {reason}: {number}" for reason, number in reasons.items()),
-        *(figures("MLflow", assessed._asdict()) if assessed else ()),
-        *(
-            [
-                f"{edited} has the verdicts as the score certified: {inspected.written:,} written, "
-                f"{inspected.unchanged:,} unchanged."
-            ]
-            if inspected
-            else ()
-        ),
-        code=0 if any(item.certified for item in certificates) else NOTHING,
-    )
+    blocks: list[Any] = [TextTable("Decisions", ["decision", "runs", "share"], rows)]
+    blocks += [f"  {reason}: {number}" for reason, number in reasons.items()]
+    if mlflow:
+        document["mlflow"] = _assess(mlflow, scores, result)._asdict()
+        blocks += figures("MLflow", document["mlflow"])
+    if edited:
+        found = _edit_log(scores, edited, result)
+        document["inspect"] = {"log": str(edited), **found._asdict()}
+        blocks.append(
+            f"{edited} has the verdicts as the score certified: {found.written:,} written, "
+            f"{found.unchanged:,} unchanged."
+        )
+    certified = any(item.certified for item in certificates)
+    answer(document, *blocks, code=0 if certified else NOTHING)
 
 
 def _is_inspect_log(path: Path) -> bool:
@@ -492,30 +453,21 @@ def _assess(address: str, scores: Path, result: Decisions) -> VerdictCounts:
 @click.command()
 @certificate_argument
 @scores_argument
-@click.option(
-    "--audit",
-    "audit_path",
-    type=PATH,
-    help="Score table of other labelled tasks. [default: rows with split=test, if any]",
-)
 @pilot_option
 @pool_option
 @_labels_option
 @choice_options
 @click.option("--out", type=PATH, default=Path("certificate.html"), help="Where the page goes.")
-@click.option("--title", help="Title of the page. [default: SCORES, side and budget]")
 @column_options
 @answers
 def report(
     certificate: Path,
     scores: Path,
-    audit_path: Path | None,
     pilot: Path | None,
     pool: Path | None,
     labels: Path | None,
     choice: Choice,
     out: Path,
-    title: str | None,
     reading: ReadingOptions,
 ) -> None:
     """Draw a certificate as a page that opens from disk.
@@ -526,26 +478,22 @@ def report(
     """
     from certify_assets.reports.certificate_page import page_title, render_page
 
-    inputs = {"CERTIFICATE": certificate, "SCORES": scores, "--audit": audit_path}
-    refuse_overwrite({"--out": out}, {**inputs, "--pilot": pilot, "--pool": pool})
+    inputs = {"CERTIFICATE": certificate, "SCORES": scores, "--pilot": pilot, "--pool": pool}
+    refuse_overwrite({"--out": out}, inputs)
     certificates = load_certificates(certificate, choice)
     given = read_certificate_file(certificate)
     reading = reading.as_issued(certificate, certificates)
     whole = read_scores(scores, reading, outcomes=labels is None)
-    rows = calibration_of(
-        certificates, whole.choose_split(*certified_splits(certificates)), labels, reading
-    )
-    table = rows.table
-    difference = _difference(given.whole, rows, given, reading, pilot, pool)
-    if difference is not None:
+    table = whole.choose_split(*certified_splits(certificates))
+    rows = calibration_of(certificates, table, labels, reading)
+    if difference := _difference(given, rows, reading, pilot, pool):
         raise StaleCertificateError(f"{certificate} is not of {scores}: {difference}")
-    test = _audit_table(whole, audit_path, reading)
-    scale = _scale(table.scores, reading)
+    test, scale = _test_rows(whole), _scale(rows.scores, reading)
     written = datetime.fromtimestamp(certificate.stat().st_mtime, UTC)
     page = render_page(
         certificates,
-        table.to_frame().assign(link=_links(table)),
-        title=title or page_title(scores.name, certificates),
+        rows.to_frame().assign(link=_links(rows)),
+        title=page_title(scores.name, certificates),
         # the day of the file: the same files give the same page
         date=f"{written:%Y-%m-%d}",
         audits=() if test is None else _audits(certificates, test),
@@ -556,16 +504,14 @@ def report(
         given_pool=given.unlabelled(pool, reading),
     )
     write_text(out, page)
-    answer(
-        {
-            "page": str(out),
-            "bytes": len(page.encode("utf-8")),
-            "certificates": len(certificates),
-            "audited": test is not None,
-            "score_scale": scale,
-        },
-        f"{out}: {len(certificates)} certificate(s), {len(page.encode('utf-8'))} bytes",
-    )
+    document = {
+        "page": str(out),
+        "bytes": len(page.encode("utf-8")),
+        "certificates": len(certificates),
+        "audited": test is not None,
+        "score_scale": scale,
+    }
+    answer(document, f"wrote {out}: {number_of(len(certificates), 'certificate')}")
 
 
 def _links(table: ScoreTable) -> NDArray[np.object_]:
@@ -590,15 +536,10 @@ def _scale(scores: NDArray[np.float64], reading: ReadingOptions) -> str:
     return "score" if reading.lower_is_better and scale == "probability" else scale
 
 
-def _audit_table(
-    whole: ScoreTable, path: Path | None, reading: ReadingOptions
-) -> ScoreTable | None:
-    if path is not None:
-        return labelled(read_scores(path, reading, further=True).choose_split("test"))
+def _test_rows(whole: ScoreTable) -> ScoreTable | None:
+    """Return the rows to audit with; a table of the data root has no outcomes of TEST."""
     if whole.splits is None or "test" not in set(whole.splits):
         return None
     test = whole.choose_split("test")
-    # a table of the data root carries TEST rows without outcomes: there is nothing to audit with
-    if test.outcomes is None or bool((test.outcomes < 0).all()):
-        return None
-    return labelled(test)
+    unknown = test.outcomes is None or bool((test.outcomes < 0).all())
+    return None if unknown else labelled(test)

@@ -6,17 +6,14 @@ import os
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, count
 from pathlib import Path
 
 import click
 
+from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.procedures import AVERAGE, CONFIDENT
-from certify_assets.certificates.sampling import Draw
 from certify_assets.certificates.settings import Settings
-from certify_assets.certificates.sides import CertificateSet
-from certify_assets.cli.drawn import DrawnFile, filled, names_of
-from certify_assets.cli.options import PATH, SOURCE, as_given
+from certify_assets.cli.options import PATH, SOURCE, as_given, given_command
 from certify_assets.cli.output import (
     NOTHING,
     answer,
@@ -26,29 +23,20 @@ from certify_assets.cli.output import (
     write_text,
 )
 from certify_assets.cli.reading import column_options, reading_words, remedies
-from certify_assets.cli.sample import require_first_sample, rows_to_label
 from certify_assets.corpora.formats.scout import is_scan, write_validation
 from certify_assets.corpora.judged import read_runs
-from certify_assets.doctor import (
-    BUDGETS,
-    GUESS,
-    DoctorReport,
-    JudgeAnswer,
-    RowsOfDraw,
-    diagnose,
-    sides_of,
-)
+from certify_assets.doctor import BUDGETS, GUESS, DoctorReport, JudgeAnswer, diagnose
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
 from certify_assets.reports.label_page import RunToLabel, label_page, studio_tasks
 from certify_assets.reports.review_run import whole_text
+from certify_assets.tables.drawn import draw_of, drawn_rows, filled, require_first_sample, sheet
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.settings import COLUMNS, DRAWN_BY, ReadingOptions
 from certify_assets.tables.writing import check_table_file, harmless
-from certify_assets.words import WORDS, at_most, percent
+from certify_assets.words import WORDS, at_most, number_of, percent
 
 _CERTIFICATE = "certificate.json"
-_SHEET = Path("to_label.csv")
 _MOST_NAMES = 5
 _MOST_JUDGES = 5
 _MOST_NOTES = 4
@@ -71,8 +59,9 @@ _VALIDATION = Path("validation.csv")
 @click.option(
     "--out",
     type=PATH,
+    default=Path("to_label.csv"),
     help="Where the runs to label are written, if labels are missing: a table, .html for a page "
-    "that opens from disk, or .json for Label Studio. [default: to_label.csv]",
+    "that opens from disk, or .json for Label Studio.",
 )
 @column_options
 @answers
@@ -81,7 +70,7 @@ def doctor(
     labels: Path | None,
     judge: str | None,
     truth: str | None,
-    out: Path | None,
+    out: Path,
     reading: ReadingOptions,
 ) -> None:
     """Say what scores or logs hold, and the strongest answer that they allow.
@@ -93,35 +82,21 @@ def doctor(
     The answer is the share of runs that need no review, at most 10 % or 20 % of them wrong. Where
     labels are missing, it is the runs to label and what they would buy (exit 3).
     """
-    if out is None:
-        out = _free([*paths, *([labels] if labels else [])])
-    inputs = {f"PATH {path}": path for path in paths}
-    refuse_overwrite({"--out": out}, {**inputs, "--labels": labels})
-    _refuse_labelled(out, paths)
-    sample = labels if labels is not None and _is_draw(labels) else None
+    if labels is None or out != labels:
+        inputs = {f"PATH {path}": path for path in paths}
+        refuse_overwrite({"--out": out}, {**inputs, "--labels": labels})
     with remedies():
-        found = diagnose(
-            paths,
-            labels=labels,
-            judge=judge,
-            truth=truth,
-            reading=reading,
-            rows_of_draw=None if sample is None else _rows_of_draw(sample, reading),
-        )
+        found = diagnose(paths, labels=labels, judge=judge, truth=truth, reading=reading)
     drawn = _draw(found, paths, out)
     asked = replace(reading, columns={**found.columns, **reading.columns})
-    # labels given on the page are downloaded as a CSV, as those of Label Studio are
-    sheet = out.with_suffix(".csv") if out.suffix.lower() in _PAGES else out
-    given = ["--sample", str(sample)] if sample else ["--labels", str(labels)] if labels else []
-    steps = list(_steps(found, paths, given, asked, sheet if drawn else None))
+    steps = list(_steps(found, paths, labels, asked, out))
     best = found.best
-    certified = [] if best is None else list(best.certified)
-    decided = next((share for share in (best.decided if best else ()) if share), 0.0)
+    issued = best.issued if best else ()
     document = {
         "found": found.found,
         "answer": found.answer,
-        "decided": decided,
-        "certificates": [item.to_dict() for one in certified for item in one.certificates],
+        "decided": next((share for share in (best.decided if best else ()) if share), 0.0),
+        "certificates": [item.to_dict() for one in issued for item in one.certificates],
         "to_label": {"runs": drawn, "file": str(out)} if drawn else None,
         "next": steps,
         "judges": [_judge(one) for one in found.judges],
@@ -129,17 +104,13 @@ def doctor(
         "notes": [*found.notes],
         **({"obstacle": found.obstacle} if found.obstacle else {}),
     }
+    compared = _compared(found.judges) if issued and len(found.judges) > 1 else ()
+    lines = [*_there(found, labels), *compared, *([found.obstacle] if found.obstacle else [])]
+    lines += _certified(best) if best and issued else ()
+    lines += [*_offered(found), *_wrote(out, drawn, paths)]
     answer(
         document,
-        *_there(found, labels),
-        *_said(found),
-        *_offered(found, drawn, out),
-        f"wrote {_VALIDATION}: label these runs in Scout View."
-        if drawn and _is_scan(paths)
-        else None,
-        f"{_SHEET} holds labels already. If they are of these runs, give it with --labels."
-        if drawn and not labels and out != _SHEET and out.name.startswith(f"{_SHEET.stem}_")
-        else None,
+        *lines,
         *(f"next: {step}" for step in steps),
         code=0 if found.answer == "certificate" else NOTHING,
     )
@@ -155,8 +126,7 @@ def _there(found: DoctorReport, labels: Path | None) -> Iterator[str]:
     counts = found.found
     least, median, most = counts["attempts"].values()
     each = f"{least} to {most}, mostly {median}" if least < most else f"{most}"
-    runs = f"{counts['runs']:,} run{'s' * (counts['runs'] != 1)}"
-    tasks = f"{counts['tasks']:,} task{'s' * (counts['tasks'] != 1)}"
+    runs, tasks = number_of(counts["runs"], "run"), number_of(counts["tasks"], "task")
     agents = f", {len(counts['agents'])} agents" if len(counts["agents"]) > 1 else ""
     yield f"{found.title}: {runs} of {tasks} ({each} of each task){agents}"
     truths = _listed(counts["truths"]) if labels is None else labels.name
@@ -170,54 +140,49 @@ def _listed(names: Sequence[str]) -> str:
     return (", ".join(names[:_MOST_NAMES]) or "none") + more
 
 
-def _said(found: DoctorReport) -> Iterator[str]:
-    """Say what is certified, or why nothing is."""
-    if found.obstacle:
-        yield found.obstacle
-        return
-    if len(found.judges) > 1 and found.best is not None and found.best.certified:
-        for one in found.judges[:_MOST_JUDGES]:
-            shares = ", ".join(
-                f"{percent(share)} decided with {at_most(alpha)}"
-                for alpha, share in zip(BUDGETS, one.decided, strict=False)
-            )
-            area = "" if one.auroc is None else f" (AUROC {one.auroc:.2f})"
-            yield f"  {one.name}{area}: {shares or 'nothing certified'}"
-        yield (
-            f"{len(found.judges)} judges are compared, so each has δ = 0.05 / {len(found.judges)}: "
-            "the best of them keeps 95 % confidence. --judge NAME tests one, chosen beforehand, at "
-            "the whole δ."
+def _compared(judges: Sequence[JudgeAnswer]) -> Iterator[str]:
+    """Say what each judge decides, and what the comparison costs."""
+    for one in judges[:_MOST_JUDGES]:
+        shares = ", ".join(
+            f"{percent(share)} decided with {at_most(alpha)}"
+            for alpha, share in zip(BUDGETS, one.decided, strict=False)
         )
-    best = found.best
-    if best is None or not best.certified:
-        return
+        area = "" if one.auroc is None else f" (AUROC {one.auroc:.2f})"
+        yield f"  {one.name}{area}: {shares or 'nothing certified'}"
+    yield (
+        f"{len(judges)} judges are compared, so each has δ = 0.05 / {len(judges)}: the best of "
+        "them keeps 95 % confidence. --judge NAME tests one, chosen beforehand, at the whole δ."
+    )
+
+
+def _certified(best: JudgeAnswer) -> Iterator[str]:
+    """Say what is certified at each budget, or why nothing is at the widest."""
     widest = 0.0
-    for item in best.certified:
-        sides = sides_of(item)
+    for found in best.issued:
         # wider budgets whose sides overlap decide less
-        if sides.decided > widest:
-            yield sides.sentence
+        if found.sides.decided > widest:
+            yield found.sides.sentence
             if not widest:
-                yield _promise(item)
-            widest = sides.decided
+                yield found.promise
+            widest = found.sides.decided
+    shown = best.issued[0]
     if not widest:
-        yield sides_of(best.certified[-1]).sentence
+        shown = best.issued[-1]
+        yield shown.sides.sentence
         if best.rung:
-            yield best.rung
+            # findings of each side would give other numbers of tasks
+            yield f"At {percent(BUDGETS[-1])} wrong: {best.rung}"
+            return
     # why a side decides nothing matters where no side decides anything
-    for certificate in best.certified[0].certificates:
+    for certificate in shown.certificates:
         for finding in certificate.findings:
             if finding["code"] != "nothing_passes" or not widest:
                 yield f"{WORDS[certificate.side]}: {finding['code']}: {finding['message']}"
                 return
 
 
-def _promise(found: CertificateSet) -> str:
-    return found.statement or found.certificates[0].statement
-
-
-def _offered(found: DoctorReport, drawn: int, out: Path) -> Iterator[str]:
-    """Say what labels would buy, and where the runs to label are."""
+def _offered(found: DoctorReport) -> Iterator[str]:
+    """Say what labels would buy."""
     if not found.plans:
         return
     rate, area = found.guess
@@ -228,43 +193,50 @@ def _offered(found: DoctorReport, drawn: int, out: Path) -> Iterator[str]:
                 f"About {found.needed:,} tasks with one labelled run each have a fair chance, if "
                 f"the judge's AUROC is {area:.2f}."
             )
-        tasks = found.found["tasks"]
-        yield f"{tasks:,} task{'s' * (tasks != 1)} can promise nothing. {enough}"
+        yield f"{number_of(found.found['tasks'], 'task')} can promise nothing. {enough}"
         return
     known = "A guess: half of the runs succeed, AUROC"
     if found.guess != GUESS:
         known = f"Taken from the labels: {percent(rate)} of the runs succeed, AUROC"
     yield f"What labels would buy. {known} {area:.2f}."
     for plan in found.plans:
-        average = plan.promise == AVERAGE
         parts = [
-            f"{percent(share)} decided with {_on_average(alpha) if average else at_most(alpha)} "
+            f"{percent(share)} decided with {_wrong(alpha, plan.promise)} "
             f"(chance {100 * chance:.0f} %)"
             for alpha, share, chance in zip(BUDGETS, plan.decided, plan.chance, strict=True)
             if chance
         ]
-        run = f"{plan.attempts} run{'s' * (plan.attempts > 1)} of each of {plan.tasks:,} tasks"
-        promised = f"{plan.labels:,} labels, {run}, promise {plan.promise}"
+        each = f"{number_of(plan.attempts, 'run')} of each of {number_of(plan.tasks, 'task')}"
+        promised = f"{number_of(plan.labels, 'label')}, {each}, promise {plan.promise}"
         yield f"  {promised}: {' · '.join(parts) or 'nothing'}"
-    if drawn:
-        yield f"wrote {out}: {drawn:,} runs to label, without their scores. {_how(out)}"
 
 
-def _on_average(alpha: float) -> str:
-    return f"{100 * alpha:g} % wrong on average and {at_most(2 * alpha)}"
+def _wrong(alpha: float, promise: str) -> str:
+    if promise == AVERAGE:
+        return f"{100 * alpha:g} % wrong on average and {at_most(2 * alpha)}"
+    return at_most(alpha)
 
 
-def _how(out: Path) -> str:
-    """Say how the runs of a file are labelled."""
-    sheet = out.with_suffix(".csv")
-    if out.suffix.lower() == ".html":
-        return f"Open it in a browser, label, and download {sheet.name}."
-    if out.suffix.lower() == ".json":
-        return f"Import it into Label Studio, and export the labels as CSV to {sheet}."
-    return (
+def _wrote(out: Path, drawn: int, paths: Sequence[Path]) -> Iterator[str]:
+    """Say where the runs to label are, and how they are labelled."""
+    if not drawn:
+        return
+    how = (
         "Fill in outcome with 1 for success and 0 for failure, or ask for a page with --out "
         f"{out.with_suffix('.html')} or Label Studio tasks with --out {out.with_suffix('.json')}."
     )
+    if out.suffix.lower() == ".html":
+        how = f"Open it in a browser, label, and download {_sheet(out).name}."
+    elif out.suffix.lower() == ".json":
+        how = f"Import it into Label Studio, and export the labels as CSV to {_sheet(out)}."
+    yield f"wrote {out}: {number_of(drawn, 'run')} to label, without their scores. {how}"
+    if _is_scan(paths):
+        yield f"wrote {_VALIDATION}: label these runs in Scout View."
+
+
+def _sheet(out: Path) -> Path:
+    """Return the table in which labels come back: those of a page are downloaded as a CSV."""
+    return out.with_suffix(".csv") if out.suffix.lower() in _PAGES else out
 
 
 def _draw(found: DoctorReport, paths: Sequence[Path], out: Path) -> int:
@@ -272,86 +244,52 @@ def _draw(found: DoctorReport, paths: Sequence[Path], out: Path) -> int:
     plan, best = found.plan, found.best
     if found.answer != "label" or plan is None or best is None or best.table.trajectories is None:
         return 0
-    page = out.suffix.lower() in _PAGES
-    tasks, runs = names_of(best.table)
-    draw = Draw.of(tasks, runs, best.table.scores, count=plan.labels, attempts=plan.attempts)
+    _refuse_labelled(out, DRAWN_BY, COLUMNS["outcome"])
+    if _is_scan(paths):
+        _refuse_labelled(_VALIDATION, "id", "target")
+    draw = draw_of(best.table, count=plan.labels, attempts=plan.attempts)
     # a table that is only to be read stays without its seed, which is always the same here
     if len(paths) == 1 and os.access(paths[0].absolute().parent, os.W_OK):
         require_first_sample(paths[0], draw)
-    drawn, columns = rows_to_label(best.table, draw, _settings(found), hidden=found.hidden)
-    kept = harmless(out.with_suffix(".csv"), columns, drawn.naming_columns)
-    if page:
-        # the labels are downloaded as a CSV with these
-        check_table_file(out.with_suffix(".csv"), {COLUMNS["id"]: columns[COLUMNS["id"]]})
+    drawn, settings = drawn_rows(best.table, draw), Settings(alpha=_budget(found))
+    columns = sheet(
+        drawn, draw, settings, sides=SIDES, outcome=COLUMNS["outcome"], hidden=found.hidden
+    )
+    kept, runs = harmless(_sheet(out), columns, drawn.naming_columns), columns[COLUMNS["id"]]
     if _is_scan(paths):
-        write_validation(_VALIDATION, columns[COLUMNS["id"]])
-    if not page:
+        write_validation(_VALIDATION, runs)
+    if _sheet(out) == out:
         write_tables((out, kept))
         return len(drawn)
+    # the labels are downloaded as a CSV with these
+    check_table_file(_sheet(out), {COLUMNS["id"]: runs})
     texts = {}
     if found.title != "score table":
-        names = set(map(str, columns[COLUMNS["id"]]))
-        texts = {run.trajectory_id: whole_text(run) for run in read_runs(paths, names)}
+        texts = {
+            run.trajectory_id: whole_text(run) for run in read_runs(paths, set(map(str, runs)))
+        }
     waiting = RunToLabel.of(columns, texts)
-    if out.suffix.lower() == ".json":
-        write_text(out, studio_tasks(waiting))
-    else:
-        title, file = f"{len(waiting):,} runs of {found.title}", out.with_suffix(".csv").name
-        write_text(out, label_page(waiting, title=title, file=file))
+    title = f"{number_of(len(drawn), 'run')} of {found.title}"
+    page = label_page(waiting, title=title, file=_sheet(out).name)
+    write_text(out, page if out.suffix.lower() == ".html" else studio_tasks(waiting))
     return len(drawn)
 
 
-def _free(taken: Sequence[Path]) -> Path:
-    """Return the usual file of runs to label, or one with a number where that holds labels."""
-    names = (_SHEET.with_stem(f"{_SHEET.stem}_{number}") for number in count(2))
-    return next(
-        path
-        for path in chain([_SHEET], names)
-        if path.resolve() not in {one.resolve() for one in taken} and _may_write(path)
-    )
-
-
-def _may_write(path: Path) -> bool:
-    return not path.exists() or _is_blank(path, DRAWN_BY, COLUMNS["outcome"])
-
-
-def _refuse_labelled(out: Path, paths: Sequence[Path]) -> None:
-    """Refuse to write over labels, before anything is computed."""
-    if out.suffix.lower() not in _PAGES and not _may_write(out):
+def _refuse_labelled(path: Path, mark: str, outcome: str) -> None:
+    """Refuse to write over labels, or over a file that is not ours."""
+    if path.suffix.lower() in _PAGES or not path.exists():
+        return
+    ours = {mark, outcome} <= read_table(path, {mark, outcome}).columns.keys()
+    if not ours or filled(path, outcome):
         raise InputError(
-            f"{out} exists and holds labels or something else. Name another file with --out."
+            f"{path} exists and holds labels or something else. Give labels of these runs with "
+            "--labels, or name another file with --out."
         )
-    if _is_scan(paths) and _VALIDATION.exists() and not _is_blank(_VALIDATION, "id", "target"):
-        raise InputError(
-            f"{_VALIDATION} exists and holds labels or something else. Move it to another folder."
-        )
-
-
-def _is_draw(labels: Path) -> bool:
-    return bool(read_table(labels, {DRAWN_BY}).columns)
-
-
-def _rows_of_draw(sample: Path, reading: ReadingOptions) -> RowsOfDraw:
-    """Return the drawn rows of a table, whose labels are in the file of the draw."""
-    if not filled(sample, {**COLUMNS, **reading.columns}["outcome"]):
-        raise InputError(f"{sample} holds no label yet. Fill in its column outcome.")
-    drawn = DrawnFile.read(sample, reading)
-    return lambda table: (drawn.rows_of(table), drawn.draw.inputs)
-
-
-def _is_blank(path: Path, mark: str, outcome: str) -> bool:
-    """Whether a file has the columns of a file of ours, and no outcome yet."""
-    there = read_table(path, {mark, outcome}).columns.keys()
-    return {mark, outcome} <= there and not filled(path, outcome)
 
 
 def _is_scan(paths: Sequence[Path]) -> bool:
     """Whether what is read are results of Inspect Scout, whose runs Scout View labels."""
     return len(paths) == 1 and is_scan(paths[0])
-
-
-def _settings(found: DoctorReport) -> Settings:
-    return Settings(alpha=_budget(found))
 
 
 def _budget(found: DoctorReport) -> float:
@@ -365,50 +303,49 @@ def _budget(found: DoctorReport) -> float:
 def _steps(
     found: DoctorReport,
     paths: Sequence[Path],
-    labelling: Sequence[str],
+    labels: Path | None,
     reading: ReadingOptions,
-    sheet: Path | None,
+    out: Path,
 ) -> Iterator[str]:
     """Return the next commands."""
     best, given = found.best, [as_given(path) for path in paths]
-    if found.obstacle:
-        judged = bool(found.found["judges"])
-        if judged and len(found.found["truths"]) > 1:
-            yield shlex.join(["certify", "doctor", *given, "--truth", found.found["truths"][0]])
-        elif not judged and found.title != "score table":
+    called = {**COLUMNS, **reading.columns}
+    if best is None:
+        if len(found.found["truths"]) > 1:
+            yield given_command("--truth", found.found["truths"][0])
+        elif not found.found["judges"] and found.title != "score table":
             yield shlex.join(["certify", "corpus", "import", *given, "--name", "NAME"])
             yield "certify run NAME"
-        return
-    if best is None:
-        return
-    words = ["certify", "certificate", *(given if len(given) == 1 else ["FOLDER"])]
-    if best.name != {**COLUMNS, **reading.columns}["score"]:
-        words += ["--judge", best.name]
-    alpha = _budget(found)
-    budget = ["--alpha", f"{alpha:g}"] if alpha != BUDGETS[0] else []
-    if found.answer == "label":
-        if best.table.trajectories is None:
-            yield "Add a column trajectory_id that names every run, and ask again."
-            return
-        assert found.plan is not None
-        promise = ["--promise", CONFIDENT] if found.plan.attempts > 1 else []
-        drawn = ["--sample", str(sheet)]
-        drawn += ["--labels", str(_VALIDATION)] if _is_scan(paths) else []
-        yield shlex.join([*words, *drawn, *budget, *promise, *reading_words(reading)])
         return
     if found.answer == "nothing":
         rate, area = (f"{value:.3g}" for value in found.guess)
         guess = ["--success-rate", rate, "--auroc", area] if found.plans else []
         score = replace(reading, columns={**reading.columns, "score": best.name})
-        yield shlex.join(["certify", "plan", *given[:1], *guess, *reading_words(score)])
+        # what was said of the tasks that are needed is of the widest budget
+        alpha = ["--alpha", f"{BUDGETS[-1]:g}"]
+        yield shlex.join(["certify", "plan", *given[:1], *alpha, *guess, *reading_words(score)])
         return
-    words += labelling
-    if found.truth is not None and found.truth != {**COLUMNS, **reading.columns}["outcome"]:
-        words += ["--truth", found.truth]
+    words = ["certify", "certificate", *(given if len(given) == 1 else ["FOLDER"])]
+    words += ["--judge", best.name] if best.name != called["score"] else []
+    budget = _budget(found)
+    alpha = ["--alpha", f"{budget:g}"] if budget != BUDGETS[0] else []
+    if found.answer == "label":
+        if best.table.trajectories is None:
+            yield "Add a column trajectory_id that names every run, and ask again."
+            return
+        words += ["--sample", str(_sheet(out))]
+        words += ["--labels", str(_VALIDATION)] if _is_scan(paths) else []
+        promise = ["--promise", CONFIDENT] if found.plan and found.plan.attempts > 1 else []
+        yield shlex.join([*words, *alpha, *promise, *reading_words(reading)])
+        return
+    drawn = best.issued[0].certificates[0].inputs.get("sample")
+    words += ["--sample" if drawn else "--labels", str(labels)] if labels else []
+    if found.truth not in (None, called["outcome"]):
+        words += ["--truth", str(found.truth)]
     if len(found.judges) > 1:
         words += ["--set", f"candidates={len(found.judges)}"]
-    if not labelling and best.labelled < len(best.table):
+    if not labels and best.labelled < len(best.table):
         words += ["--set", "unlabelled=drop"]
-    yield shlex.join([*words, *budget, *reading_words(reading), "--out", _CERTIFICATE])
+    yield shlex.join([*words, *alpha, *reading_words(reading), "--out", _CERTIFICATE])
     new = "NEW_RUNS" if found.title != "score table" else "NEW_SCORES"
     yield shlex.join(["certify", "decide", _CERTIFICATE, new])

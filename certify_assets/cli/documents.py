@@ -48,9 +48,10 @@ class CertificateFile(NamedTuple):
         return found
 
     @property
-    def whole(self) -> JsonObject:
+    def document(self) -> JsonObject:
         """The document as it is verified: also what it says of all its certificates together."""
-        return {"certificates": self.documents, **self.outline}
+        pool = {} if self.pool is None else {"pool": self.pool}
+        return {"certificates": self.documents, **self.outline, **pool}
 
     def checked(self) -> CertificateSet:
         """Return its certificates as one set; digests and outline must be theirs."""

@@ -11,7 +11,6 @@ import click
 import numpy as np
 
 from certify_assets.cli.documents import Choice, choice_options, load_certificates, one_a_side
-from certify_assets.cli.drawn import filled, labelled_rows
 from certify_assets.cli.options import (
     PATH,
     certificate_argument,
@@ -21,10 +20,11 @@ from certify_assets.cli.options import (
     truth_option,
 )
 from certify_assets.cli.output import NOTHING, answer, answers
-from certify_assets.cli.reading import column_options, read_scores
+from certify_assets.cli.reading import column_options, labelled_rows, read_scores
 from certify_assets.errors import InputError
+from certify_assets.tables.drawn import filled
 from certify_assets.tables.settings import DRAWN_BY, ReadingOptions
-from certify_assets.words import WORDS, percent
+from certify_assets.words import WORDS, number_of, percent
 from certify_assets.work import counted
 
 if TYPE_CHECKING:
@@ -43,12 +43,6 @@ if TYPE_CHECKING:
 )
 @judge_option
 @truth_option
-@click.option(
-    "--detector",
-    type=click.Choice(["e_process", "shiryaev_roberts"]),
-    default="e_process",
-    help="Which detector is the alarm; both are reported.",
-)
 @split_option
 @choice_options
 @column_options
@@ -62,7 +56,6 @@ def monitor(
     split: str | None,
     choice: Choice,
     reading: ReadingOptions,
-    detector: str,
 ) -> None:
     """Raise an alarm when newly labelled tasks show an error above α.
 
@@ -103,7 +96,7 @@ def monitor(
     monitored = [item for item in certificates if item.certified] or certificates[:1]
     found = {}
     for item in counted("monitoring", monitored):
-        result = monitor_certificate(item, *columns, detector=detector)
+        result = monitor_certificate(item, *columns)
         found[item.side] = replace(result, findings=(*result.findings, *more))
     lines: list[str] = []
     for item in monitored:
@@ -143,15 +136,15 @@ def _lines(result: Monitoring, decision: str, promised: str) -> Iterator[str]:
     """Say whether there is an alarm, and what it rests on."""
     if result.alarm:
         yield (
-            f"Alarm on {decision} after {result.first_alarm_at} tasks, at "
+            f"Alarm on {decision} after {number_of(result.first_alarm_at or 0, 'task')}, at "
             f"{result.first_alarm_task}: issue a new certificate."
         )
     else:
-        yield f"No alarm on {decision} after {result.tasks} tasks."
+        yield f"No alarm on {decision} after {number_of(result.tasks, 'task')}."
     low, high = map(percent, result.interval)
     yield (
-        f"  {result.errors} of {result.covered_trajectories} decided runs are wrong; the error is "
-        f"from {low} to {high}. Promised: {promised}."
+        f"  Wrong: {result.errors} of {number_of(result.covered_trajectories, 'decided run')}; the "
+        f"error is from {low} to {high}. Promised: {promised}."
     )
     state = getattr(result, result.detector)
     yield (

@@ -15,7 +15,7 @@ from certify_assets.cli.reading import column_options, remedies, say_read_as
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
 from certify_assets.tables.settings import ReadingOptions
-from certify_assets.words import WORDS
+from certify_assets.words import WORDS, number_of
 
 if TYPE_CHECKING:
     from certify_assets.operations.monitor_record import MonitorRecord
@@ -81,8 +81,8 @@ def outcomes(corpus: Corpus, path: Path, source: str, reading: ReadingOptions) -
     ]
     answer(
         document,
-        f"{made.added:,} outcomes added, {made.stood_already:,} known before.",
-        *([f"{len(made.unknown):,} runs are in no decided batch."] if made.unknown else []),
+        f"{number_of(made.added, 'outcome')} added, {made.stood_already:,} known before.",
+        *([f"In no decided batch: {number_of(len(made.unknown), 'run')}."] if made.unknown else []),
         TextTable("Known outcomes", ["use", "runs", "decided wrongly"], rows),
         *_listed("Decided wrongly", wrong),
         *_listed("Reviewers said otherwise, and their label counts", overruled),

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NOTHING: Final = 3
 #: columns of a table of one thing
 FIGURES: Final = ("figure", "value")
-_JSON, _VERBOSE = "certify_assets.json", "certify_assets.verbose"
+_JSON: Final = "certify_assets.json"
 _FIRST: Final = 3
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 #: figures that are shares, which people read in percent
@@ -60,30 +60,17 @@ _UNPRINTABLE = re.compile(
 )
 
 
-def _kept(place: str) -> Callable[[click.Context, click.Parameter, bool], None]:
-    """Return a callback that keeps a flag for `answer`, so that no command has to pass it on."""
-
-    def keep(context: click.Context, _: click.Parameter, value: bool) -> None:
-        context.meta[place] = value
-
-    return keep
+def _keep_json(context: click.Context, _: click.Parameter, value: bool) -> None:
+    context.meta[_JSON] = value
 
 
-#: decorators of a command that ends with `answer`
+#: decorator of a command that ends with `answer`, which no command has to pass the flag to
 answers = click.option(
     "--json",
     is_flag=True,
     expose_value=False,
-    callback=_kept(_JSON),
+    callback=_keep_json,
     help="Print one JSON document on stdout and nothing else.",
-)
-answers_at_length = click.option(
-    "--verbose",
-    "-v",
-    is_flag=True,
-    expose_value=False,
-    callback=_kept(_VERBOSE),
-    help="Show every figure, and hashes whole.",
 )
 
 
@@ -97,17 +84,8 @@ class TextTable(NamedTuple):
 
 def wants_json() -> bool:
     """Whether this call prints one JSON document."""
-    return _asked(_JSON)
-
-
-def wants_all() -> bool:
-    """Whether this call shows every figure."""
-    return _asked(_VERBOSE)
-
-
-def _asked(place: str) -> bool:
     context = click.get_current_context(silent=True)
-    return context is not None and bool(context.meta.get(place))
+    return context is not None and bool(context.meta.get(_JSON))
 
 
 def answer(document: Any, *blocks: Any, code: int = 0) -> NoReturn:
@@ -157,14 +135,9 @@ def escaped(text: str, *, keep: str = "") -> str:
 def _defused(text: str) -> str:
     """Break the marks by which GitHub's runner knows commands in what a step prints."""
     # `::` where a line begins, `##[` anywhere in it, on stdout and stderr alike
-    if ("::" in text or "##[" in text) and _is_read_by_github():
+    if "GITHUB_STEP_SUMMARY" in os.environ or os.environ.get("GITHUB_ACTIONS") == "true":
         return text.replace("::", ":\\u003a").replace("##[", "#\\u0023[")
     return text
-
-
-def _is_read_by_github() -> bool:
-    asked = "GITHUB_STEP_SUMMARY" in os.environ
-    return asked or os.environ.get("GITHUB_ACTIONS") == "true"
 
 
 def _escape(character: str) -> str:
@@ -275,13 +248,12 @@ def figures(
     title : str
     *documents : mappings with the same keys
     most : sequence of str
-        The figures that are shown without ``--verbose``; by default all.
+        The figures that are shown; by default all.
     names : sequence of str
         Head of each document's column, where there are several.
     """
     first = documents[0]
     chosen = [name for name in most if name in first] or list(first)
-    chosen += [name for name in first if name not in chosen] if wants_all() else []
     listed = [name for name in chosen if _is_table(first[name])]
     rows = [
         [name.replace("_", " "), *(figure(name, item.get(name)) for item in documents)]
@@ -329,7 +301,7 @@ def figure(name: str, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return percent(value) if name in _SHARES else _number(value)
-    if isinstance(value, str) and _HASH.fullmatch(value) and not wants_all():
+    if isinstance(value, str) and _HASH.fullmatch(value):
         return value[:12]
     if isinstance(value, int):
         return str(value) if name == "seed" else f"{value:,}"
@@ -337,24 +309,19 @@ def figure(name: str, value: Any) -> str:
         return ", ".join(figure(name, item) for item in value) or "–"
     if not isinstance(value, Mapping):
         return str(value)
-    most = len(value) if wants_all() else _FIRST
-    items = [f"{key}: {figure(key, item)}" for key, item in islice(value.items(), most)]
-    rest = [f"and {len(value) - most:,} more"] if len(value) > most else []
+    items = [f"{key}: {figure(key, item)}" for key, item in islice(value.items(), _FIRST)]
+    rest = [f"and {len(value) - _FIRST:,} more"] if len(value) > _FIRST else []
     return ", ".join([*items, *rest]) or "nothing"
 
 
 def refuse_overwrite(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path | None]) -> None:
     """Refuse outputs that name an input or one another, before anything is read."""
     taken = [(name, path) for name, path in inputs.items() if path is not None]
-    for name, path in outputs.items():
-        if path is None:
-            continue
-        if (
-            other := next((other for other, there in taken if _same_file(path, there)), None)
-        ) is not None:
+    for name, path in ((name, path) for name, path in outputs.items() if path is not None):
+        if other := next((other for other, there in taken if _same_file(path, there)), None):
             raise InputError(
-                f"{name} is {path}, which is {other} too and would be overwritten; give "
-                f"{name} another path."
+                f"{name} is {path}, which is {other} too and would be overwritten. Give {name} "
+                "another path."
             )
         taken.append((name, path))
 

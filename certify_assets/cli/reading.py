@@ -5,29 +5,36 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.certificates.sampling import Draw
 from certify_assets.cli.options import GIVEN, PATH, literal, parse_settings
 from certify_assets.cli.output import say
 from certify_assets.documents import JsonObject
-from certify_assets.errors import InputError, unknown_setting
+from certify_assets.errors import ForgedCertificateError, InputError, unknown_setting
 from certify_assets.files import parse_yaml, read_json
+from certify_assets.tables.drawn import DrawnFile, drawn_again, labels_of_draw, names_of
+from certify_assets.tables.run_labels import RunLabels, reading_of_scores, require_ids
 from certify_assets.tables.score_table import ScoreTable, read_score_table
 from certify_assets.tables.settings import (
     COLUMNS,
+    TABLE_SETTINGS,
     ReadingOptions,
     TableSettings,
     parse_columns,
     written_columns,
 )
 from certify_assets.tables.table import TableError
+
+if TYPE_CHECKING:
+    from certify_assets.certificates import Certificate
 
 #: scores, outcomes and tasks
 Table = tuple[NDArray[np.float64], NDArray[np.int8], NDArray[np.object_]]
@@ -61,12 +68,9 @@ def _settings_file(_: click.Context, __: click.Parameter, path: Path | None) -> 
         return {}
     try:
         found = parse_yaml(path.read_text("utf-8"))
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be read: {error.strerror}. Give a YAML or JSON file."
-        ) from None
-    except ValueError as error:
-        raise InputError(f"{path} cannot be read ({error}). Give a YAML or JSON file.") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"{path} cannot be read: {why}. Give a YAML or JSON file.") from None
     if not isinstance(found, dict):
         raise InputError(f"{path} is not a mapping of settings. Write NAME: VALUE lines.")
     return found
@@ -114,7 +118,7 @@ def reading_options(
         ) -> Any:
             said = {**(file or {}), **{name: literal(text) for name, text in chosen.items()}}
             lower, scale = _about_scores(said)
-            known = [*names, *(entry.name for entry in fields(TableSettings))]
+            known = [*names, *TABLE_SETTINGS]
             if unknown := [name for name in said if name not in known]:
                 raise unknown_setting(unknown[0], [*known, "lower_is_better", "score_scale"])
             # outcomes are texts, also those that look like a number
@@ -216,6 +220,98 @@ def labelled(table: ScoreTable) -> ScoreTable:
     return found
 
 
+def calibration(
+    scores: Path,
+    reading: ReadingOptions,
+    *,
+    labels: Path | None,
+    drawn: DrawnFile | None,
+    judge: str | None,
+    truth: str | None,
+) -> ScoreTable:
+    """Return the labelled rows of a table, or those that were drawn.
+
+    Labels are those of `labels`. Without it they are those written into the file of the draw, and
+    without any there, the outcomes of the table itself.
+    """
+    given = labels or (drawn.path if drawn and drawn.labelled else None)
+    own = reading_of_scores(scores, given, reading)
+    table = read_scores(scores, own, outcomes=given is None, judge=judge, truth=truth)
+    table = table.choose_split("cal")
+    if given is None and drawn is None:
+        if table.outcomes is None:
+            say("Without any labels: certify sample draws the runs to label.")
+        return labelled(table)
+    found = None if given is None else _read_labels(given, reading)
+    return _joined(table, found, None if drawn is None else drawn.rows_of(table))
+
+
+def calibration_of(
+    issued: Sequence[Certificate], table: ScoreTable, labels: Path | None, reading: ReadingOptions
+) -> ScoreTable:
+    """Return the rows that certificates were issued on, their draw made again."""
+    samples = [item.inputs.get("sample") for item in issued]
+    found = None if labels is None else _read_labels(labels, reading)
+    if not any(samples):
+        return labelled(table) if found is None else _joined(table, found, None)
+    if any(sample != samples[0] for sample in samples):
+        raise InputError("The certificates are of several draws. Choose one with --side.")
+    draw = Draw.from_inputs(samples[0])  # type: ignore[arg-type]
+    rows = drawn_again(table, draw)
+    if rows is None:
+        raise ForgedCertificateError(
+            f"inputs.sample.sha256 is {draw.sha256!r} in the document, and another one is that of "
+            f"{table.path}; give the table that was drawn from."
+        )
+    if found is None and rows.outcomes is None:
+        raise InputError(
+            f"The certificate is on drawn runs, and {table.path} has no outcomes. Give the file "
+            "of the draw with its labels (--labels FILE)."
+        )
+    return labels_of_draw(rows, found, table)
+
+
+def labelled_rows(table: ScoreTable, labels: Path | None, reading: ReadingOptions) -> ScoreTable:
+    """Return the rows of a table that have an outcome, or a label of a file, in its order."""
+    if labels is None:
+        return labelled(table)
+    found = _read_labels(labels, reading)
+    if found.waiting is not None:
+        scored = table.take(~np.isnan(table.scores))
+        if waiting := found.waiting.intersection(names_of(scored)[1]):
+            raise InputError(
+                f"{labels} is the file of a draw, and {len(waiting):,} of its runs have no label. "
+                "Label all of them: the first are those that the judge is surest of."
+            )
+        found = replace(found, waiting=None)
+    rows = _joined(table, found, None)
+    places = {name: place for place, name in enumerate(found.outcomes)}
+    return rows.take(np.argsort([places[name] for name in names_of(rows)[1]]))
+
+
+def _joined(table: ScoreTable, found: RunLabels | None, drawn: ScoreTable | None) -> ScoreTable:
+    """Return the runs of a table that have a label, or the drawn ones; say how many match."""
+    require_ids(table)
+    if found is not None:
+        say(found.matching(table))
+        if (agreement := found.agreement(table)) is not None:
+            say(agreement.sentence())
+    if drawn is not None:
+        return labels_of_draw(drawn, found, table)
+    assert found is not None
+    joined = found.join_alone(table)
+    assert joined.outcomes is not None
+    known = joined.outcomes >= 0
+    return replace(joined.take(known), left_out=int(np.count_nonzero(~known)))
+
+
+def _read_labels(path: Path, reading: ReadingOptions) -> RunLabels:
+    with remedies():
+        found = RunLabels.read(path, reading)
+    say_read_as(path, found.read_as)
+    return found
+
+
 def say_read_as(path: Path, notes: Sequence[str]) -> None:
     """Print what was understood of a table that is not as a table has it, if anything was."""
     if notes:
@@ -244,7 +340,9 @@ def remedies() -> Iterator[None]:
         words += ["--columns", named] if named else []
         for name, text in problems.options.items():
             words += [] if name in columns else ["--set", f"{name}={text}"]
-        raise InputError(f"{problems}\n  try: {shlex.join(words)}") from None
+        # a word that only the user knows is no part of a command that runs
+        lead = "fill in" if {"NAME", "VALUE"} & {*problems.options.values()} else "try"
+        raise InputError(f"{problems}\n  {lead}: {shlex.join(words)}") from None
 
 
 def reading_words(reading: ReadingOptions) -> list[str]:

@@ -178,13 +178,13 @@ def _certificate(source: _Source) -> dg.AssetsDefinition:
         kinds={"certify"},
     )
     def certificate(context: dg.AssetExecutionContext, **inputs: Any) -> Any:
-        from certify_assets.components.certified import figures, issue, sides_of
+        from certify_assets.components.certified import certified, figures
 
         asked = source.asked
         with _failing():
             table = source.read(inputs)
-            found = issue(table, alpha=asked.alpha, side=asked.side, promise=asked.promise)
-            context.log.info(sides_of(found).sentence)
+            found = certified(table, alpha=asked.alpha, side=asked.side, promise=asked.promise)
+            context.log.info(found.sides.sentence)
             metadata = {
                 **figures(found, table),
                 "scores": dg.MetadataValue.asset(source.key),
@@ -246,12 +246,12 @@ def _checks(source: _Source) -> dg.AssetChecksDefinition:
         ins=source.ins,
     )
     def checks(context: dg.AssetCheckExecutionContext, **inputs: Any) -> Any:
-        from certify_assets.components.certified import follow, sides_of
+        from certify_assets.components.certified import follow
 
         with _failing():
             issued = source.issued(context.instance)
             alarm, said, values = follow(issued, source.read(inputs, issued))
-        sides = sides_of(issued)
+        sides = issued.sides
         little = f" At least {100 * least:g} % were asked for." if sides.decided < least else ""
         yield dg.AssetCheckResult(
             check_name="certified",

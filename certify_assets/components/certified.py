@@ -12,16 +12,14 @@ import pandas as pd
 from certify_assets.certificates import (
     CertificateSet,
     Certifier,
-    Sides,
     audit_certificate,
     monitor_certificate,
 )
-from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.inputs import known_tasks, task_codes
-from certify_assets.certificates.ladder import climb, procedures_of
+from certify_assets.certificates.ladder import issue
 from certify_assets.certificates.sides import budget_words
 from certify_assets.tables.decisions import decide_table
-from certify_assets.words import WORDS, percent
+from certify_assets.words import WORDS, number_of, percent
 
 if TYPE_CHECKING:
     from certify_assets.tables.score_table import ScoreTable
@@ -29,27 +27,10 @@ if TYPE_CHECKING:
 _MEANING: Final = "https://github.com/certify-assets/certify_assets/blob/main/docs/promise.md"
 
 
-def issue(table: ScoreTable, *, alpha: float, side: str, promise: str | None) -> CertificateSet:
+def certified(table: ScoreTable, *, alpha: float, side: str, promise: str | None) -> CertificateSet:
     """Certify on the labelled rows of a table; of one with splits, on those with split=cal."""
-    rows = table.choose_split("cal").labelled()
-    certifier = Certifier.of(
-        rows.scores,
-        rows.labels,
-        rows.tasks,
-        agents=rows.agents,
-        named=rows.named,
-        alone=rows.alone,
-        again=rows.again,
-        provenance=rows.reading,
-        left_out=rows.left_out,
-    )
-    sides = SIDES if side == "both" else (side,)
-    return climb(certifier, procedures_of(promise, drawn=False), {"alpha": alpha}, sides=sides)
-
-
-def sides_of(found: CertificateSet) -> Sides:
-    """Return both sides, or the only one."""
-    return found.sides or Sides(found.certificates)
+    certifier = Certifier.of(**table.choose_split("cal").labelled().evidence)
+    return issue(certifier, {"alpha": alpha}, side=side, promise=promise)
 
 
 def by_words(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,15 +40,14 @@ def by_words(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def figures(found: CertificateSet, table: ScoreTable) -> dict[str, Any]:
     """Return the metadata of a certificate: what it means, its figures, and a link to the terms."""
-    sides, lead = sides_of(found), found.certificates[0]
-    statement = found.statement or lead.statement
+    sides, lead = found.sides, found.certificates[0]
     findings = {
         f"- {finding['code']}: {finding['message']}"
         for item in found.certificates
         for finding in item.findings
     }
     return {
-        "what it means": dg.MetadataValue.md(f"**{sides.sentence}**\n\n{statement}"),
+        "what it means": dg.MetadataValue.md(f"**{sides.sentence}**\n\n{found.promise}"),
         "decided": sides.decided,
         **by_words(sides.shares),
         "at most": budget_words(lead),
@@ -135,10 +115,10 @@ def follow(issued: CertificateSet, table: ScoreTable) -> tuple[bool, str, dict[s
         alarm |= found.alarm
         low, high = map(percent, found.interval)
         said.append(
-            f"{WORDS[item.side]}: {'alarm' if found.alarm else 'no alarm'} after {found.tasks} new "
-            f"tasks. {found.errors} of {found.covered_trajectories} decided runs are wrong; the "
-            f"error is from {low} to {high}. The e-value is {found.e_value:.3g}, alarm from "
-            f"{1 / item.delta:g}."
+            f"{WORDS[item.side]}: {'alarm' if found.alarm else 'no alarm'} after "
+            f"{number_of(found.tasks, 'new task')}. Wrong: {found.errors} of "
+            f"{number_of(found.covered_trajectories, 'decided run')}; the error is from {low} to "
+            f"{high}. The e-value is {found.e_value:.3g}, alarm from {1 / item.delta:g}."
         )
         values[f"{WORDS[item.side]} e-value"] = found.e_value
     if alarm:

@@ -39,7 +39,7 @@ from certify_assets.work import counted
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.certificates.inputs import ScoreRange
+    from certify_assets.certificates.inputs import SampleInputs, ScoreRange
 
 # task, score and outcome
 _LEAST_COLUMNS = 3
@@ -90,6 +90,8 @@ class ScoreTable:
     reading: Mapping[str, str] = field(default_factory=dict)
     # rows that were left out for want of an outcome
     left_out: int = 0
+    # how the rows were drawn; some may lack an outcome then
+    sample: SampleInputs | None = None
 
     def __len__(self) -> int:
         return int(self.scores.size)
@@ -98,6 +100,21 @@ class ScoreTable:
     def path(self) -> Path:
         """What messages call the table."""
         return self.table.path
+
+    @property
+    def labels(self) -> NDArray[np.int8]:
+        """The outcomes of a table that has them all."""
+        outcomes = self.labelled().outcomes
+        assert outcomes is not None
+        return outcomes
+
+    @property
+    def evidence(self) -> dict[str, Any]:
+        """What certificates are issued on and verified by: keywords of :meth:`Certifier.of`."""
+        assert self.outcomes is not None
+        names = ("scores", "outcomes", "tasks", "agents", "named", "alone", "again")
+        found = {name: getattr(self, name) for name in (*names, "left_out", "sample")}
+        return {"provenance": self.reading, **found}
 
     @property
     def score_range(self) -> ScoreRange | None:
@@ -196,13 +213,6 @@ class ScoreTable:
                 f"{self.path} has the column {DRAWN_BY} of a draw, and {waiting:,} of its runs "
                 "have no label. Give the table that was drawn from, and the draw with --sample."
             )
-
-    @property
-    def labels(self) -> NDArray[np.int8]:
-        """The outcomes of a table that has them all."""
-        outcomes = self.labelled().outcomes
-        assert outcomes is not None
-        return outcomes
 
     def file_columns(self) -> dict[str, NDArray[Any]]:
         """Return every column of the file in its order, and scores that were read as others."""
@@ -451,7 +461,7 @@ def _scaled(
             raise ScoreScaleError(read.problems, {})
         if high > 1:
             return scores / 100, ["scores in percent, divided by 100"], PERCENT
-    if reading.score_scale is None and low >= 0 and 1 < high <= 100:
+    if reading.score_scale is None and low >= 0 and 10 < high <= 100:
         percent = "--set score_scale=probability takes them for percentages"
         return scores, [f"scores up to {high:g} as they are ({percent})"], ""
     return scores, [], ""

@@ -156,6 +156,8 @@ _READERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "threshold": _number,
     **dict.fromkeys(("unlabelled", "ids"), _word),
 }
+#: names of `TableSettings`
+TABLE_SETTINGS: Final = tuple(_READERS)
 _READING = (*_READERS, "columns", "grouped", "score_scale", "lower_is_better")
 
 

@@ -58,7 +58,7 @@ def test_the_command_that_would_read_a_table_works(
     asked = f"certificate {odd} --side reject --json"
     refused = call(asked)
     assert refused.code == 2 and "Name the successes among 'bad', 'good' with" in refused.err
-    line = refused.err.partition("try: certify ")[2].strip()
+    line = refused.err.partition("fill in: certify ")[2].strip()
     assert line == f"{asked} --columns task=instance --set success=VALUE"
     read = call(line.replace("VALUE", "good")).json
     plain = call(f"certificate {scores} --side reject --json").json
@@ -196,7 +196,7 @@ def test_noise_never_counts_as_certified(call: Call, tmp_path: Path) -> None:
         ("--set detla=.1", "'detla' is not a setting. Did you mean delta? Settings: alpha"),
         ("--settings no.yaml", "no.yaml cannot be read: No such file"),
         ("--alpha 10", "10.0 is not in the range 0<x<1"),
-        ("--set joint=true --side reject", "take --side out"),
+        ("--set joint=true --side reject", "Leave it or side out"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_sentence(

@@ -146,17 +146,15 @@ def test_without_labels_runs_are_drawn_for_them(call: Call, table: Make) -> None
     known = rows().set_index("trajectory_id")["outcome"]
     sheet.assign(outcome=sheet["trajectory_id"].map(known)).to_csv("to_label.csv", index=False)
     followed(call, answer.out)
-    # labels are never written over, and the answer is given still
-    again = call(f"doctor {path}")
-    assert again.code == 3 and "to_label.csv holds labels already" in again.out
-    assert "wrote to_label_2.csv" in again.out
-    refused = call(f"doctor {path} --out to_label.csv")
+    # labels are never written over
+    refused = call(f"doctor {path}")
     assert refused.code == 2 and "to_label.csv exists and holds labels" in refused.err
     # the file of a draw is known by its column
     joined = call(f"doctor {path} --labels to_label.csv")
     assert joined.code == 0 and "--sample to_label.csv" in joined.out
     followed(call, joined.out)
-    blank = call(f"doctor {path} --labels to_label_2.csv")
+    sheet.to_csv("blank.csv", index=False)
+    blank = call(f"doctor {path} --labels blank.csv")
     assert blank.code == 2 and "holds no label yet" in blank.err
 
 
@@ -333,7 +331,7 @@ def test_the_judge_is_not_the_truth(call: Call, table: Make) -> None:
 
 def test_words_of_a_truth_are_read_as_a_whole(call: Call, table: Make) -> None:
     words = ("pass", "needs work", "fail")
-    results = [result(f"t{number}", 0, passed=True, judge=0.5) for number in range(30)]
+    results = [result(f"t{number}", 0, passed=True, judge=number / 30) for number in range(30)]
     for number, one in enumerate(results):
         one["gradingResult"]["componentResults"][0] |= {
             "pass": words[number % 3],
@@ -361,11 +359,13 @@ def test_a_name_in_a_log_writes_no_line_of_the_answer(call: Call, table: Make) -
 
 def test_what_cannot_be_settled_is_asked(call: Call, table: Make) -> None:
     twice = table("twice.csv", lambda frame: frame.drop(columns="outcome").assign(passed=1, gold=1))
-    asked = call(f"doctor {twice}")
+    asked = call(f"doctor {twice} --out sheet.csv")
     assert asked.code == 3 and "Name one with --truth NAME" in asked.out
-    assert f"next: certify doctor {twice} --truth passed" in asked.out
+    assert f"next: certify doctor {twice} --out sheet.csv --truth passed" in asked.out
     nothing = call(f"doctor {table('bare.csv', lambda frame: frame.drop(columns='score'))}")
     assert nothing.code == 3 and "No score of a judge" in nothing.out
+    same = call(f"doctor {table('same.csv', lambda frame: frame.assign(score=3))}")
+    assert same.code == 3 and "Every run has the same score (score 3)" in same.out
     few = table("few.csv", lambda frame: frame.drop(columns="outcome").head(12))
     answer = call(f"doctor {few}")
     assert answer.code == 3 and "3 tasks can promise nothing. About" in answer.out

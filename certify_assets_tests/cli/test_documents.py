@@ -91,7 +91,6 @@ def test_no_command_overwrites_what_it_reads(call: Call, scores: Path, tmp_path:
         f"decide {kept} {scores} --decisions {kept}",
         f"decide {kept} {scores} --decisions {queue} --queue {queue}",
         f"report {kept} {scores} --out {kept}",
-        f"report {kept} {scores} --audit {queue} --out {queue}",
     ):
         answer = call(arguments)
         assert answer.code == 2 and "would be overwritten" in answer.err

@@ -277,17 +277,6 @@ def test_other_files_named_like_kept_draws_are_left_alone(call: Call, tables: Pa
     assert refused.code == 2 and "s.csv.sample.json keeps the first draws" in refused.err
 
 
-@pytest.mark.parametrize("count", [80, 160])
-def test_a_sample_says_what_it_is_expected_to_decide(call: Call, tables: Path, count: int) -> None:
-    asked = f"sample s.csv --count {count} --side reject --alpha .2 --out draw.csv"
-    found = call(f"{asked} --success-rate .3 --auroc .97 --json").json
-    assert [row["attempts"] for row in found["reject_draws"]] == [1, 2, 4, 6]
-    said = call(f"{asked} --success-rate .3 --auroc .97").out
-    assert ("--promise confident" in said) is (count > 80)
-    refused = call(f"{asked} --auroc .97")
-    assert refused.code == 2 and "Give both or neither" in refused.err
-
-
 def test_a_draw_that_cannot_certify_is_named_before_it_is_labelled(
     call: Call, tables: Path
 ) -> None:
@@ -387,10 +376,7 @@ def test_the_ladder_tries_the_weaker_promise_and_says_so(call: Call, tables: Pat
     few.to_csv("few.csv", index=False)
     asked = "certificate few.csv --alpha .2 --side reject"
     confident = call(f"{asked} --promise confident")
-    assert (
-        confident.code == 3
-        and "tasks would give an even chance of 95 % confidence." in confident.out
-    )
+    assert confident.code == 3 and "would give an even chance" in confident.out
     found = call(f"{asked} --json --out c.json").json
     assert (found["promise"], found["procedure"], found["certified"]) == (
         "average",
@@ -410,7 +396,7 @@ def test_the_ladder_tries_the_weaker_promise_and_says_so(call: Call, tables: Pat
     refused = call(f"{asked} --promise proved")
     assert refused.code == 2 and "one_run needs at least 14 tasks" in refused.err
     both = call(f"{asked} --promise proved --procedure naive")
-    assert both.code == 2 and "--promise names the procedure" in both.err
+    assert both.code == 2 and "promise names the procedure" in both.err
 
 
 @pytest.mark.parametrize(

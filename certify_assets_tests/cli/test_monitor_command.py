@@ -54,9 +54,9 @@ def test_an_alarm_is_three_and_says_where(call: Call, certificate: Path, tmp_pat
     assert answer.code == 3
     assert answer.json["alarm"] is True
     assert "new-t100" <= answer.json["first_alarm_task"] < "new-t140"
-    shown = call(f"monitor {certificate} {tmp_path}/l.parquet --detector shiryaev_roberts")
+    shown = call(f"monitor {certificate} {tmp_path}/l.parquet")
     assert shown.code == 3 and shown.out.startswith("Alarm on auto-fail after ")
-    assert "issue a new certificate" in shown.out and "(shiryaev_roberts)" in shown.out
+    assert "issue a new certificate" in shown.out
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,267 @@
+"""Runs that are drawn for labels: the file of a draw, its labels, and the first draw of a table."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from certify_assets.certificates.inputs import UNLABELLED
+from certify_assets.certificates.one_run import fewest_rows
+from certify_assets.certificates.path_limits import path_limits, planned_rows
+from certify_assets.certificates.sampling import Draw, reading_batches, shuffled
+from certify_assets.certificates.settings import Settings
+from certify_assets.documents import CLOSED, Count, Document, Sha256
+from certify_assets.errors import InputError, UnlabelledRunError, quoted
+from certify_assets.files import read_json, write_json_atomic
+from certify_assets.tables.columns import ColumnReader
+from certify_assets.tables.reading import read_table
+from certify_assets.tables.run_labels import RunLabels, require_ids
+from certify_assets.tables.score_table import ScoreTable
+from certify_assets.tables.settings import COLUMNS, DRAWN_BY, ReadingOptions
+from certify_assets.tables.table import matched
+
+#: column that a draw adds to those of its table, next to `DRAWN_BY`
+BATCH: Final = "batch"
+_DRAWN_BY: Final = (
+    "seed={seed} count={count} attempts={attempts} estimand={estimand} most={most} table={sha256}"
+)
+_PARSED = re.compile(
+    r"seed=(?P<seed>\d{1,19}) count=(?P<count>\d{1,9}) attempts=(?P<attempts>\d{1,9}) "
+    r"estimand=(?P<estimand>tasks|runs) most=(?P<most>\d{1,9}) table=(?P<sha256>[0-9a-f]{64})"
+)
+#: part of the drawn runs of a side in every batch after the first
+_LATER: Final = 0.05
+
+
+def names_of(table: ScoreTable) -> tuple[list[str], list[str]]:
+    """Return the tasks and the runs of a table as texts."""
+    require_ids(table)
+    assert table.trajectories is not None
+    return list(map(str, table.tasks.tolist())), list(map(str, table.trajectories.tolist()))
+
+
+def filled(source: Any, column: str) -> int:
+    """Return how many cells of a column say something; 0 where the file or frame lacks it."""
+    table = read_table(source, {column})
+    cells = table.values(column) if column in table.columns else []
+    return sum(cell is not None and cell == cell and str(cell).strip() != "" for cell in cells)
+
+
+def draw_of(table: ScoreTable, **asked: Any) -> Draw:
+    """Plan a draw from a table; see :meth:`Draw.of`."""
+    return Draw.of(*names_of(table), table.scores, **asked)
+
+
+def drawn_rows(table: ScoreTable, draw: Draw) -> ScoreTable:
+    """Return the drawn rows of a table, in the order of the draw."""
+    return replace(table.take(draw.rows(*names_of(table))), sample=draw.inputs)
+
+
+def drawn_again(table: ScoreTable, draw: Draw) -> ScoreTable | None:
+    """Return the drawn rows in the order of the table; None where another one was drawn from."""
+    if draw_of(table, count=1).sha256 != draw.sha256:
+        return None
+    return replace(table.take(np.sort(draw.rows(*names_of(table)))), sample=draw.inputs)
+
+
+def has_several(drawn: ScoreTable) -> bool:
+    """Whether several runs of a task are drawn."""
+    return len(set(drawn.tasks.tolist())) < len(drawn)
+
+
+def sheet(
+    drawn: ScoreTable,
+    draw: Draw,
+    settings: Settings,
+    *,
+    sides: Sequence[str],
+    outcome: str,
+    hidden: Collection[str] = (),
+) -> dict[str, NDArray[Any]]:
+    """Return the columns of the file in which drawn runs are labelled.
+
+    They are those of the table, with the batch and an empty outcome. Scores and `hidden` columns
+    are left out, since labels are to be given without a look at them.
+    """
+    batches = _batches(drawn, sides, settings)
+    own = drawn.file_columns()
+    for column in matched(list(own), {*hidden, *drawn.judging_columns}).values():
+        own.pop(column, None)
+    order = shuffled(draw.seed, names_of(drawn)[1], batches)
+    name = next(iter(matched(list(own), {outcome}).values()), outcome)
+    own[name] = np.full(len(drawn), None, dtype=object)
+    said = np.full(len(drawn), _DRAWN_BY.format_map(draw.inputs), dtype=object)
+    found = {BATCH: batches, **own, DRAWN_BY: said}
+    return {key: values[order] for key, values in found.items()}
+
+
+def _batches(drawn: ScoreTable, sides: Sequence[str], settings: Settings) -> NDArray[np.int64]:
+    """Return batches: the runs without which a side certifies nothing, then 5 % at a time."""
+    rows, alpha, delta = len(drawn), settings.alpha, settings.delta
+    planned = planned_rows(rows, alpha, delta, settings.planned_share)
+    possible = np.flatnonzero(path_limits(planned, alpha, delta).most >= 0)
+    first = int(possible[0]) if possible.size else fewest_rows("average", alpha, delta)
+    batches = reading_batches(drawn.scores, sides, first=first, later=math.ceil(_LATER * rows))
+    # every labelled run of a task is used, so that reading cannot stop early
+    return np.minimum(batches, 1) if has_several(drawn) else batches
+
+
+@dataclass(frozen=True)
+class DrawnFile:
+    """A file that `certify sample` wrote, perhaps with labels by now."""
+
+    path: Path
+    draw: Draw
+    # the batch of each run; empty where the file lacks them
+    batches: Mapping[str, int]
+    runs: frozenset[str]
+    labelled: bool
+
+    @classmethod
+    def read(cls, path: Path, reading: ReadingOptions) -> DrawnFile:
+        """Read which runs were drawn, and how."""
+        called = {**COLUMNS, **reading.columns}
+        name = called["id"]
+        table = read_table(path, {name, BATCH, DRAWN_BY})
+        if not {name, DRAWN_BY} <= table.columns.keys():
+            raise InputError(
+                f"{path} lacks the column {DRAWN_BY} or {name}, which certify sample writes. Give "
+                "the file of the draw as it was written."
+            )
+        said = set(map(str, table.values(DRAWN_BY)))
+        found = _PARSED.fullmatch(next(iter(said), ""))
+        if len(said) != 1 or found is None:
+            raise InputError(
+                f"{path}, column {DRAWN_BY} does not name one draw. Give the file as certify "
+                "sample wrote it."
+            )
+        words: dict[str, Any] = found.groupdict()
+        numbers = {key: int(word) for key, word in words.items() if word.isdecimal()}
+        draw = Draw(**{**words, **numbers, "sha256": words["sha256"]})
+        columns = ColumnReader(table, reading.settings)
+        runs = columns.unique_ids(name)
+        columns.settle()
+        cells = map(str, table.values(BATCH)) if BATCH in table.columns else ()
+        pairs = zip(runs.tolist(), cells, strict=False)
+        batches = {run: int(number) for run, number in pairs if number.isdecimal()}
+        labelled = filled(path, called["outcome"]) > 0
+        return cls(path, draw, batches, frozenset(runs.tolist()), labelled)
+
+    def rows_of(self, table: ScoreTable) -> ScoreTable:
+        """Return the drawn rows of a table; refuse another table, and an edited file."""
+        rows = drawn_again(table, self.draw)
+        if rows is None:
+            raise InputError(
+                f"{self.path} was drawn from another table than {table.path}: tasks, runs or "
+                "scores differ. Give the table that it was drawn from."
+            )
+        if set(names_of(rows)[1]) != self.runs:
+            raise InputError(
+                f"{self.path} does not hold the runs that its seed draws from {table.path}. Give "
+                "the file as certify sample wrote it."
+            )
+        return rows
+
+    def more_labels(self, needed: UnlabelledRunError, rows: ScoreTable) -> UnlabelledRunError:
+        """Return a refusal that names the batch to label, and the first run that needs it."""
+        assert rows.outcomes is not None
+        tasks, runs = names_of(rows)
+        lacking = np.flatnonzero(rows.outcomes == UNLABELLED).tolist()
+        first = next(
+            runs[place]
+            for place in lacking
+            if tasks[place] == needed.task and rows.scores[place] == needed.score
+        )
+        what = "the drawn runs"
+        if (number := self.batches.get(first)) is not None:
+            count = sum(self.batches.get(runs[place]) == number for place in lacking)
+            what = f"batch {number} ({count:,} run{'s' * (count > 1)})"
+        return UnlabelledRunError(
+            f"{needed} Label {what}; {quoted(first)} is the first without a label.",
+            needed.task,
+            needed.score,
+        )
+
+
+def labels_of_draw(rows: ScoreTable, found: RunLabels | None, table: ScoreTable) -> ScoreTable:
+    """Return the drawn rows of a table with their labels; refuse labels of other runs."""
+    if found is None:
+        if rows.outcomes is None:
+            raise InputError(
+                f"No drawn run has a label, and {rows.path} has no outcomes. Write labels into "
+                "the file of the draw, or give them with --labels."
+            )
+        return rows
+    for known, fault, remedy in (
+        (table, f"and {table.path} has no such run", "Write trajectory_id alike in both files."),
+        (rows, "which was not drawn", "Labels that were there before a draw prove nothing."),
+    ):
+        if strange := sorted(found.outcomes.keys() - set(names_of(known)[1])):
+            raise InputError(
+                f"{found.path} labels {strange[0]!r}, {fault} ({len(strange)} such labels). "
+                f"{remedy}"
+            )
+    return found.join(rows)
+
+
+class FirstDraw(BaseModel):
+    """The draw that was made of a batch."""
+
+    model_config = ConfigDict(**CLOSED, frozen=True)
+
+    seed: Count
+    batch_sha256: Sha256
+    time: str
+
+
+class Draws(Document):
+    """The first draws of the batches of a table, by the hash of their runs."""
+
+    SCHEMA = "certify_assets/draws/2"
+    TITLE = "list of draws"
+
+    draws: dict[str, FirstDraw]
+
+
+def require_first_sample(scores: Path, draw: Draw) -> None:
+    """Keep the seed of a draw next to the table or log; refuse a draw with another seed."""
+    remedy = "Where nobody saw the runs that it drew, remove {}."
+    require_first(scores, "sample", draw.sha256, seed=draw.seed, sha256=draw.sha256, remedy=remedy)
+
+
+def require_first(
+    scores: Path, kind: str, runs: str, *, seed: int, sha256: str, remedy: str
+) -> None:
+    """Keep a first draw of runs in a file next to their table; refuse another one of them."""
+    own = scores.with_name(f"{scores.name}.{kind}.json")
+    kept = {}
+    for path in sorted(scores.parent.glob(f"*.{kind}.json")):
+        document = read_json(path)
+        # files of another kind may have such a name, but not that of this table
+        if path == own or (isinstance(document, dict) and "schema" in document):
+            try:
+                kept[path] = Draws.from_dict(document).draws
+            except InputError as error:
+                raise InputError(f"{path} keeps the first draws of a table. {error}") from None
+    for path, draws in kept.items():
+        before = draws.get(runs)
+        # the hash has the scores to the last digit, so a copy with six of them has another one
+        if before is not None and (before.seed, before.batch_sha256) != (seed, sha256):
+            other = "under another plan" if before.seed == seed else f"with seed {before.seed}"
+            raise InputError(
+                f"{scores} was drawn {other} at {before.time}. Give that one: a draw that is "
+                f"repeated until it suits proves nothing. {remedy.format(path)}"
+            )
+    if runs not in kept.get(own, {}):
+        time = datetime.now(UTC).isoformat(timespec="seconds")
+        now = FirstDraw(seed=seed, batch_sha256=sha256, time=time)
+        write_json_atomic(own, Draws(draws={**kept.get(own, {}), runs: now}).to_dict())
