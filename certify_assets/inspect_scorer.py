@@ -73,7 +73,7 @@ def certified(certificate: str, judge: str | None = None, alpha: float | None = 
     """
     from pathlib import Path
 
-    from certify_assets.cli.documents import Choice, load_certificates, one_a_side
+    from certify_assets.certificates.certificate_files import Choice, load_certificates, one_a_side
     from certify_assets.corpora.inspect_verdicts import SCORE, SampleVerdict, cells, verdict_fields
     from certify_assets.tables.decisions import decide_table
     from certify_assets.tables.score_table import read_score_table

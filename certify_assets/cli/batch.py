@@ -20,6 +20,7 @@ from certify_assets.certificates.batch_draw import (
     certificate_sentence,
 )
 from certify_assets.certificates.batch_planning import History, plan_batch
+from certify_assets.certificates.certificate_files import Choice, load_certificates
 from certify_assets.cli.batch_files import (
     draw_rows,
     labels_of,
@@ -28,7 +29,6 @@ from certify_assets.cli.batch_files import (
     require_first_draw,
     write_draw,
 )
-from certify_assets.cli.documents import Choice, load_certificates
 from certify_assets.cli.options import (
     COUNT,
     NATURAL,

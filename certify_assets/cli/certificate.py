@@ -19,10 +19,10 @@ from certify_assets.certificates import (
     Sides,
     settings_of,
 )
+from certify_assets.certificates.certificate_files import read_certificate_file
 from certify_assets.certificates.ladder import issue, next_rung
 from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISES
 from certify_assets.certificates.sides import budget_words
-from certify_assets.cli.documents import read_certificate_file
 from certify_assets.cli.gate import gated, min_coverage_option, report, too_little
 from certify_assets.cli.options import (
     PATH,

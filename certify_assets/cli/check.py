@@ -20,18 +20,16 @@ from certify_assets.certificates import (
     resample_audit,
 )
 from certify_assets.certificates import verify as recompute
-from certify_assets.certificates.disagreements import OUTCOME_WORDS, confusion
-from certify_assets.certificates.inputs import known_tasks, task_codes
-from certify_assets.certificates.scale import share_doubt
-from certify_assets.cli.documents import (
+from certify_assets.certificates.certificate_files import (
     CertificateFile,
     Choice,
-    certified_splits,
-    choice_options,
     load_certificates,
     one_a_side,
     read_certificate_file,
 )
+from certify_assets.certificates.disagreements import OUTCOME_WORDS, confusion
+from certify_assets.certificates.inputs import known_tasks, task_codes
+from certify_assets.certificates.scale import share_doubt
 from certify_assets.cli.gate import gated
 from certify_assets.cli.gate import report as report_gate
 from certify_assets.cli.options import (
@@ -60,9 +58,12 @@ from certify_assets.cli.output import (
 )
 from certify_assets.cli.reading import (
     calibration_of,
+    certified_splits,
+    choice_options,
     column_options,
     labelled,
     labelled_rows,
+    pool_of,
     read_pilot,
     read_scores,
 )
@@ -160,7 +161,7 @@ def _difference(
         given.document,
         **rows.evidence,
         pilot=None if pilot is None else read_pilot(pilot, reading),
-        pool=given.unlabelled(pool, reading),
+        pool=pool_of(given, pool, reading),
     )
 
 
@@ -501,7 +502,7 @@ def report(
         certificate_file=certificate.name,
         scores_file=scores.name,
         labels_file="" if labels is None else labels.name,
-        given_pool=given.unlabelled(pool, reading),
+        given_pool=pool_of(given, pool, reading),
     )
     write_text(out, page)
     document = {

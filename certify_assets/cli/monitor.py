@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 
-from certify_assets.cli.documents import Choice, choice_options, load_certificates, one_a_side
+from certify_assets.certificates.certificate_files import Choice, load_certificates, one_a_side
 from certify_assets.cli.options import (
     PATH,
     certificate_argument,
@@ -20,7 +20,7 @@ from certify_assets.cli.options import (
     truth_option,
 )
 from certify_assets.cli.output import NOTHING, answer, answers
-from certify_assets.cli.reading import column_options, labelled_rows, read_scores
+from certify_assets.cli.reading import choice_options, column_options, labelled_rows, read_scores
 from certify_assets.errors import InputError
 from certify_assets.tables.drawn import filled
 from certify_assets.tables.settings import DRAWN_BY, ReadingOptions

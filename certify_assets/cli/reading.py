@@ -14,9 +14,19 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.certificates.certificate_files import CertificateFile, Choice
 from certify_assets.certificates.sampling import Draw
-from certify_assets.cli.options import GIVEN, PATH, literal, parse_settings
+from certify_assets.cli.options import (
+    GIVEN,
+    OPEN_SHARE,
+    PATH,
+    SIDE,
+    gathered,
+    literal,
+    parse_settings,
+)
 from certify_assets.cli.output import say
+from certify_assets.corpora import CERTIFYING
 from certify_assets.documents import JsonObject
 from certify_assets.errors import ForgedCertificateError, InputError, unknown_setting
 from certify_assets.files import parse_yaml, read_json
@@ -147,6 +157,17 @@ def _about_scores(said: dict[str, Any]) -> tuple[bool, str | None]:
 
 
 column_options = reading_options()
+choice_options = gathered(
+    "choice",
+    Choice,
+    click.option(
+        "--procedure", help="Of a document of several: the certificates of this procedure."
+    ),
+    click.option(
+        "--alpha", type=OPEN_SHARE, help="Of a document of several: those of this error budget."
+    ),
+    click.option("--side", type=SIDE, help="Of a document of several: those of this side."),
+)
 
 
 def read_scores(
@@ -392,3 +413,24 @@ def read_pool(
             )
         table = table.take(others)
     return table.scores, table.tasks
+
+
+def pool_of(
+    given: CertificateFile, pool: Path | None, reading: ReadingOptions
+) -> Unlabelled | None:
+    """Return the pool that is given, that of the document, or pool.json next to it."""
+    if pool is not None:
+        return read_pool(pool, reading, certified=certified_splits(given.parsed()))
+    if given.pool is not None:
+        return stored_pool(given.pool)
+    beside = given.path.with_name("pool.json")
+    named = any("pool" in item.inputs for item in given.parsed())
+    return stored_pool(read_json(beside)) if named and beside.is_file() else None
+
+
+def certified_splits(certificates: Sequence[Certificate]) -> tuple[str, ...]:
+    """Return the splits of a score table that certificates are of; CAL where they name none."""
+    named = {
+        name for item in certificates for name in item.provenance.get("split", "").split(" and ")
+    }
+    return ("cal", *sorted(named.intersection(CERTIFYING) - {"cal"}))

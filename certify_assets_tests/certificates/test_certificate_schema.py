@@ -13,7 +13,7 @@ import pytest
 
 from certify_assets.certificates import EVERY_PROCEDURE, Certificate, CertificateSet, certify_sides
 from certify_assets.certificates.certificate import LedgerHead
-from certify_assets.cli.schema import document_schema
+from certify_assets.certificates.schema import document_schema
 from certify_assets.errors import ForgedCertificateError
 from certify_assets_tests.populations import paper_process
 

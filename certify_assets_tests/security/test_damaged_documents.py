@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from certify_assets.certificates import certify
-from certify_assets.cli.documents import load_certificates
+from certify_assets.certificates.certificate_files import load_certificates
 from certify_assets.corpora.config import load_config
 from certify_assets.errors import CertifyError
 from certify_assets.judges.specs import judge_problems, judges

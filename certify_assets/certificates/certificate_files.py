@@ -1,24 +1,16 @@
-"""Certificate documents that commands take: one certificate, or {"certificates": [...]}."""
+"""Certificate files: one certificate, or {"certificates": [...]} with what it says of all."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import click
-
-from certify_assets.cli.options import OPEN_SHARE, SIDE, gathered
-from certify_assets.cli.reading import Unlabelled, read_pool, stored_pool
-from certify_assets.corpora import CERTIFYING
+from certify_assets.certificates.certificate import Certificate
+from certify_assets.certificates.sides import OUTLINE, CertificateSet
 from certify_assets.documents import JsonObject
 from certify_assets.errors import ForgedCertificateError, InputError, quoted
 from certify_assets.files import read_json
-from certify_assets.tables.settings import ReadingOptions
-
-if TYPE_CHECKING:
-    from certify_assets.certificates import Certificate, CertificateSet
 
 
 class CertificateFile(NamedTuple):
@@ -36,8 +28,6 @@ class CertificateFile(NamedTuple):
 
     def parsed(self) -> list[Certificate]:
         """Return its certificates; their digests are not checked."""
-        from certify_assets.certificates import Certificate
-
         found = []
         for place, document in enumerate(self.documents, 1):
             try:
@@ -55,27 +45,12 @@ class CertificateFile(NamedTuple):
 
     def checked(self) -> CertificateSet:
         """Return its certificates as one set; digests and outline must be theirs."""
-        from certify_assets.certificates import Certificate, CertificateSet
-
         certificates = [Certificate.from_dict(document) for document in self.documents]
         return CertificateSet.of(certificates, self.outline)
-
-    def unlabelled(self, given: Path | None, reading: ReadingOptions) -> Unlabelled | None:
-        """Return the pool that is given, that of the document, or pool.json next to it."""
-        if given is not None:
-            return read_pool(given, reading, certified=certified_splits(self.parsed()))
-        if self.pool is not None:
-            return stored_pool(self.pool)
-        beside = self.path.with_name("pool.json")
-        named = any("pool" in item.inputs for item in self.parsed())
-        return stored_pool(read_json(beside)) if named and beside.is_file() else None
 
 
 def read_certificate_file(path: Path) -> CertificateFile:
     """Read one certificate, or a document of several."""
-    from certify_assets.certificates import Certificate
-    from certify_assets.certificates.sides import OUTLINE
-
     document = read_json(path)
     several = isinstance(document, dict) and "certificates" in document
     inner = document["certificates"] if several else [document]
@@ -116,19 +91,6 @@ class Choice:
         return all(value in (None, getattr(item, name)) for name, value in vars(self).items())
 
 
-choice_options = gathered(
-    "choice",
-    Choice,
-    click.option(
-        "--procedure", help="Of a document of several: the certificates of this procedure."
-    ),
-    click.option(
-        "--alpha", type=OPEN_SHARE, help="Of a document of several: those of this error budget."
-    ),
-    click.option("--side", type=SIDE, help="Of a document of several: those of this side."),
-)
-
-
 def load_certificates(path: Path, choice: Choice | None = None) -> list[Certificate]:
     """Return the chosen certificates of a file, each checked for keys, types and sense."""
     try:
@@ -160,11 +122,3 @@ def one_a_side(path: Path, certificates: list[Certificate]) -> list[Certificate]
 def _named(certificates: list[Certificate]) -> str:
     names = (f"{item.side} α = {item.alpha:g} {item.procedure}" for item in certificates)
     return ", ".join(dict.fromkeys(names))
-
-
-def certified_splits(certificates: Sequence[Certificate]) -> tuple[str, ...]:
-    """Return the splits of a score table that certificates are of; CAL where they name none."""
-    named = {
-        name for item in certificates for name in item.provenance.get("split", "").split(" and ")
-    }
-    return ("cal", *sorted(named.intersection(CERTIFYING) - {"cal"}))
