@@ -23,7 +23,9 @@ from certify_assets.certificates.batch_tables import (
     set_table,
     stopping,
 )
+from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import SIDES
+from certify_assets.certificates.procedures import EVERY_PROCEDURE
 from certify_assets.errors import InputError
 
 _CANDIDATES: Final = 16
@@ -155,6 +157,77 @@ def plan_batch(
         certificate_sha256=certificate_sha256,
         history_sha256="" if history is None else history.sha256,
     )
+
+
+def plan_certified(
+    batch: Batch,
+    issued: Sequence[Certificate],
+    *,
+    side: str | None = None,
+    alpha: float | None = None,
+    delta: float | None = None,
+    threshold: float | None = None,
+    history: History | None = None,
+) -> BatchPlan | None:
+    """Plan a batch for certificates: sides, budgets and thresholds are theirs by default.
+
+    Parameters
+    ----------
+    batch : Batch
+    issued : sequence of Certificate
+    side : {"reject", "release", "both"}, optional
+        By default each of the certificates.
+    alpha, delta, threshold : float, optional
+    history : History, optional
+        Past runs by which sets are chosen. By default the sets are the certified thresholds.
+
+    Raises
+    ------
+    InputError
+        If it is not clear which certificate counts, or a side lacks a threshold.
+    """
+    items = _one_a_side(issued, alpha)
+    first = next(iter(items.values()))
+    sides = SIDES if side == "both" else tuple(items)
+    thresholds = None
+    if threshold is not None:
+        if len(sides) > 1:
+            raise InputError("--threshold is of one side. Leave it out, or name the side.")
+        thresholds = {sides[0]: threshold}
+    elif history is None:
+        thresholds = {
+            name: item.threshold for name, item in items.items() if item.threshold is not None
+        }
+        if side == "both" and len(thresholds) < len(sides):
+            raise InputError(
+                "Not both sides are certified. Give --history with labelled past runs, or name the "
+                "side."
+            )
+        sides = tuple(thresholds)
+    made = plan_batch(
+        batch,
+        alphas={name: alpha or items.get(name, first).alpha for name in sides},
+        delta=delta or min(item.delta for item in items.values()),
+        history=history,
+        thresholds=thresholds,
+        certificate_sha256=first.sha256,
+    )
+    return made and made.replace(score_range=first.inputs.get("scores"))
+
+
+def _one_a_side(issued: Sequence[Certificate], alpha: float | None) -> dict[str, Certificate]:
+    """Return the certificate of each side: at the budget, where one is, of the first procedure."""
+    found: dict[str, Certificate] = {}
+    for item in sorted(
+        issued, key=lambda item: (item.alpha != alpha, EVERY_PROCEDURE.index(item.procedure))
+    ):
+        first = found.setdefault(item.side, item)
+        if first.procedure == item.procedure and alpha != first.alpha != item.alpha:
+            raise InputError(
+                f"There are certificates of {item.side} at {first.alpha:g} and {item.alpha:g}. "
+                "Choose one by --alpha of `certify batch plan`."
+            )
+    return {side: found[side] for side in SIDES if side in found}
 
 
 def _parted(limits: Mapping[str, float]) -> tuple[dict[str, float], float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,6 @@ from typing import Any, Final
 import click
 import numpy as np
 
-from certify_assets.certificates import EVERY_PROCEDURE, Certificate
 from certify_assets.certificates.batch import Batch, BatchPlan
 from certify_assets.certificates.batch_draw import (
     BatchCertificate,
@@ -19,16 +19,8 @@ from certify_assets.certificates.batch_draw import (
     SideDraw,
     certificate_sentence,
 )
-from certify_assets.certificates.batch_planning import History, plan_batch
+from certify_assets.certificates.batch_planning import History, plan_certified
 from certify_assets.certificates.certificate_files import Choice, load_certificates
-from certify_assets.cli.batch_files import (
-    draw_rows,
-    labels_of,
-    read_draw,
-    require_drawn,
-    require_first_draw,
-    write_draw,
-)
 from certify_assets.cli.options import (
     COUNT,
     NATURAL,
@@ -36,6 +28,7 @@ from certify_assets.cli.options import (
     PATH,
     SIDE,
     Finite,
+    as_given,
     certificate_argument,
     gathered,
     out_option,
@@ -49,11 +42,27 @@ from certify_assets.cli.output import (
     figures,
     refuse_overwrite,
     write_document,
+    write_tables,
 )
-from certify_assets.cli.reading import column_options, labelled, read_scores
+from certify_assets.cli.reading import (
+    column_options,
+    labelled,
+    read_scores,
+    reading_words,
+    remedies,
+    say_read_as,
+)
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
 from certify_assets.files import read_json, sha256_file, write_json_atomic
+from certify_assets.tables.batch_draws import (
+    draw_rows,
+    draw_sheet,
+    labels_of,
+    read_draw,
+    require_drawn,
+    require_first_draw,
+)
 from certify_assets.tables.settings import IssuedReading, ReadingOptions, reading_of
 
 _BOTH: Final = "both"
@@ -223,7 +232,7 @@ def draw(
     found, _ = _drawn(certificate, scores, seed, reading, split)
     rows = draw_rows(found)[:count]
     require_first_draw(scores, found)
-    write_draw(out, rows)
+    write_tables((out, draw_sheet(rows)))
     document = {
         "runs": len(found.batch),
         "widest_set": len(found.order),
@@ -231,10 +240,12 @@ def draw(
         "seed": seed,
         "batch_sha256": found.batch_sha256,
     }
+    words = ["certify", "batch", "close", str(certificate), as_given(scores), str(out), "LABELS"]
     answer(
         document,
         *figures("Draw", document),
-        f"Label the runs of {out} in their order, and give the labels to `certify batch close`.",
+        f"Label the runs of {out} in their order; any part of them may be given.",
+        f"next: {shlex.join([*words, *reading_words(reading)])}",
     )
 
 
@@ -264,7 +275,9 @@ def close(
     seed, rows = read_draw(drawn)
     found, reading = _drawn(certificate, scores, seed, reading, split)
     require_drawn(drawn, rows, found, scores)
-    outcomes = labels_of(labels, drawn, {row[1] for row in rows}, reading)
+    with remedies():
+        outcomes, notes = labels_of(labels, drawn, {row[1] for row in rows}, reading)
+    say_read_as(labels, notes)
     results = found.close(outcomes)
     blocks: list[Any] = []
     for side, result in zip(found.sides, results, strict=True):
@@ -305,57 +318,22 @@ def _planned(
     """Plan a batch, and return how its tables are read."""
     issued = load_certificates(path, Choice(None if asked.side == _BOTH else asked.side))
     reading = reading.as_issued(path, issued)
-    frozen, items = _batch(scores, reading, split), _one_a_side(path, issued, asked.alpha)
-    first = next(iter(items.values()))
-    sides = tuple(SIDE.choices) if asked.side == _BOTH else tuple(items)
-    thresholds = None
-    if asked.threshold is not None:
-        if len(sides) > 1:
-            raise InputError("--threshold is of one side. Leave it out, or name the side.")
-        thresholds = {sides[0]: asked.threshold}
-    elif asked.history is None:
-        thresholds = {
-            name: item.threshold for name, item in items.items() if item.threshold is not None
-        }
-        if asked.side == _BOTH and len(thresholds) < len(sides):
-            raise InputError(
-                f"{path} does not certify both sides. Give --history with labelled past runs, or "
-                "name the side."
-            )
-        sides = tuple(thresholds)
-    made = plan_batch(
+    frozen = _batch(scores, reading, split)
+    made = plan_certified(
         frozen,
-        alphas={name: asked.alpha or items.get(name, first).alpha for name in sides},
-        delta=asked.delta or min(item.delta for item in items.values()),
+        issued,
+        side=asked.side,
+        alpha=asked.alpha,
+        delta=asked.delta,
+        threshold=asked.threshold,
         history=None if asked.history is None else _history(asked.history, reading),
-        thresholds=thresholds,
-        certificate_sha256=first.sha256,
     )
     if made is None:
         raise InputError(
             f"No labels of {scores} are worth it: they are expected to cost more than they decide. "
             "Review its runs, or name a --threshold."
         )
-    made = made.replace(scores=reading_of(first.provenance), score_range=first.inputs.get("scores"))
-    return made, frozen, reading
-
-
-def _one_a_side(
-    path: Path, issued: list[Certificate], alpha: float | None
-) -> dict[str, Certificate]:
-    """Return the certificate of each side: at the budget, where one is, of the first procedure."""
-    found: dict[str, Certificate] = {}
-    for item in sorted(
-        issued, key=lambda item: (item.alpha != alpha, EVERY_PROCEDURE.index(item.procedure))
-    ):
-        first = found.setdefault(item.side, item)
-        same = first.procedure == item.procedure and alpha != first.alpha
-        if same and first.alpha != item.alpha:
-            raise InputError(
-                f"{path} holds {item.side} at {first.alpha:g} and {item.alpha:g}. Choose one by "
-                "--alpha of `certify batch plan`."
-            )
-    return {side: found[side] for side in SIDE.choices if side in found}
+    return made.replace(scores=reading_of(issued[0].provenance)), frozen, reading
 
 
 def _batch(scores: Path, reading: ReadingOptions, split: str | None) -> Batch:

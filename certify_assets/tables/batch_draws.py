@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from certify_assets.certificates.batch_draw import BatchDraw
-from certify_assets.cli.output import write_tables
-from certify_assets.cli.reading import remedies, say_read_as
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.tables.drawn import require_first
@@ -34,10 +34,10 @@ def draw_rows(draw: BatchDraw) -> list[tuple[int | str, ...]]:
     ]
 
 
-def write_draw(path: Path, rows: list[tuple[int | str, ...]]) -> None:
-    """Write the runs to label."""
+def draw_sheet(rows: list[tuple[int | str, ...]]) -> dict[str, NDArray[Any]]:
+    """Return the columns of the file of runs to label."""
     columns = zip(_COLUMNS, zip(*rows, strict=True), strict=True)
-    write_tables((path, {name: np.array(values, dtype=object) for name, values in columns}))
+    return {name: np.array(values, dtype=object) for name, values in columns}
 
 
 def read_draw(path: Path) -> tuple[int, list[tuple[str, ...]]]:
@@ -80,11 +80,12 @@ def require_first_draw(scores: Path, draw: BatchDraw) -> None:
 
 def labels_of(
     path: Path, drawn: Path, allowed: set[str], reading: ReadingOptions
-) -> dict[str, int]:
-    """Read the outcomes of drawn runs by trajectory_id; an empty one is no label yet."""
-    with remedies():
-        ids, outcomes, *_, table = read_labels(path, reading)
-    say_read_as(path, table.read_as)
+) -> tuple[dict[str, int], Sequence[str]]:
+    """Read the outcomes of drawn runs by trajectory_id; an empty one is no label yet.
+
+    Returns them with what was understood of the file.
+    """
+    ids, outcomes, *_, table = read_labels(path, reading)
     found: dict[str, int] = {}
     for place, (name, outcome) in enumerate(zip(ids.tolist(), outcomes.tolist(), strict=True)):
         if outcome >= 0 and found.setdefault(name, outcome) != outcome:
@@ -97,4 +98,4 @@ def labels_of(
             f"{path} labels {strange[0]!r}, which {drawn} does not have ({len(strange)} such "
             "labels). Label the runs of the draw, with the ids that they have there."
         )
-    return found
+    return found, table.read_as
