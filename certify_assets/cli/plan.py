@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -20,11 +20,15 @@ from certify_assets.cli.options import (
     settings_help,
     truth_option,
 )
-from certify_assets.cli.output import NOTHING, answer, answers
+from certify_assets.cli.output import NOTHING, TextTable, answer, answers
 from certify_assets.cli.reading import labelled, read_scores, reading_options
+from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
 from certify_assets.tables.settings import ReadingOptions
-from certify_assets.words import percent
+from certify_assets.words import number_of, percent
+
+if TYPE_CHECKING:
+    from certify_assets.certificates import Settings
 
 #: settings of a certificate that a plan takes by --set
 PLANNED = ("delta", "guard", "grid", "seed", "planned_share")
@@ -73,15 +77,8 @@ def plan(
     number of tasks with which 80 % of them certify something; exit code 3 where 1,500 do not.
     """
     from certify_assets.certificates import Settings, observe
-    from certify_assets.certificates.gates import (
-        auroc_lower_bound,
-        judge_gate,
-        sample_gate,
-        saturation_gate,
-    )
-    from certify_assets.certificates.planning import MOST_TASKS, TARGET, Planner
+    from certify_assets.certificates.label_plans import plan_labels
     from certify_assets.certificates.procedures import DEFAULT, PROMISED, PROVED
-    from certify_assets.cli.draw_plans import draws_table, missed, plan_draws
 
     guessed = success_rate is not None and auroc is not None
     chosen = {"alpha": alpha, "procedure": procedure or (PROMISED[PROVED] if guessed else DEFAULT)}
@@ -91,8 +88,7 @@ def plan(
     if asked.method.pilot:
         raise InputError(f"{asked.procedure} cannot be planned. Name another --procedure.")
     table = read_scores(scores, reading, outcomes=not guessed, judge=judge, truth=truth)
-    table = table.choose_split("cal")
-    bound = n_eff = None
+    table, known = table.choose_split("cal"), None
     if not guessed:
         if table.outcomes is None:
             raise InputError(
@@ -102,72 +98,59 @@ def plan(
         if np.isnan(table.scores).all():
             raise InputError(f"No run of {scores} has a score. Score the runs first.")
         known = observe(table.scores, table.labels, table.tasks)
-        n_eff = known.clusters.n_eff
-        success_rate = success_rate or float(np.mean(table.labels))
-        if auroc is None:
-            auroc, bound = known.auroc, auroc_lower_bound(known)
-        if auroc is None or not 0 < success_rate < 1:
-            raise InputError(
-                f"All outcomes of {scores} are equal. Guess --success-rate and --auroc."
-            )
-    assert success_rate is not None and auroc is not None
-    planner = Planner.of(table.scores, table.tasks, success_rate=success_rate, auroc=auroc)
-    found = planner.plan(asked, tasks=tasks, attempts=attempts)
-    needed = planner.tasks_needed(asked, attempts=attempts)
-    if asked.method.by_rows:
-        n_eff = float(found.tasks)
-    gates = (
-        judge_gate(auroc, bound),
-        saturation_gate(None, auroc),
-        sample_gate(
-            n_eff,
-            alpha=asked.alpha,
-            delta=asked.delta,
-            grid=1 if asked.method.by_rows else asked.delta / asked.level(found.tasks),
-        ),
+    guess = {"success_rate": success_rate, "auroc": auroc}
+    found = plan_labels(
+        table.scores, table.tasks, asked, known=known, count=tasks, attempts=attempts, **guess
     )
+    answer(found, *_said(found, asked), code=NOTHING if found["tasks_needed"] is None else 0)
+
+
+def _said(found: JsonObject, asked: Settings) -> Iterator[str | TextTable]:
+    """Say what the labels decide, what would be enough, and what the plan assumes."""
+    from certify_assets.certificates.gates import GateResult
+    from certify_assets.certificates.label_plans import missed
+    from certify_assets.certificates.planning import MOST_TASKS, TARGET
+
+    tasks = number_of(found["tasks"], "task")
+    if found["chance"]:
+        yield (
+            f"{found['labels']:,.0f} labels of {tasks} are expected to decide "
+            f"{percent(found['predicted_coverage'])} of the runs, and certify something with a "
+            f"chance of {percent(found['chance'])}."
+        )
+    else:
+        yield f"{tasks} can certify nothing at α = {asked.alpha:g}."
+    if found["tasks_needed"] is None:
+        yield f"{MOST_TASKS:,} tasks are not enough. A better judge or a larger α will help."
+    else:
+        yield (
+            f"With {number_of(found['tasks_needed'], 'task')} ({found['labels_needed']:,.0f} "
+            f"labels) the chance is {100 * TARGET:.0f} %."
+        )
+    if "draws" in found:
+        yield TextTable(
+            "What a draw is expected to give",
+            ("labelled runs a task", "labels read", "decided", "chance", "promise"),
+            [_draw_cells(row) for row in found["draws"]],
+        )
     error, spread = missed(asked.procedure)
-    document: dict[str, Any] = {
-        "predicted_coverage": found.coverage,
-        "uncertainty": error,
-        "chance": found.chance,
-        "tasks": found.tasks,
-        "labels": found.labels,
-        "tasks_needed": needed,
-        "labels_needed": None
-        if needed is None
-        else planner.plan(asked, tasks=needed, attempts=attempts).labels,
-        "gates": [gate.to_dict() for gate in gates],
-        "success_rate": success_rate,
-        "auroc": auroc,
-    }
-    blocks: list[Any] = []
-    if asked.method.by_rows:
-        document["draws"] = plan_draws(planner, asked, tasks=tasks, attempts=attempts)
-        blocks.append(draws_table(document["draws"]))
-    plural = "s" * (found.tasks != 1)
-    expected = f"{found.tasks:,} task{plural} can certify nothing at α = {asked.alpha:g}."
-    if found.chance:
-        expected = (
-            f"{found.labels:,.0f} labels of {found.tasks:,} tasks are expected to decide "
-            f"{percent(found.coverage)} of the runs, and certify something with a chance of "
-            f"{percent(found.chance)}."
-        )
-    enough = f"{MOST_TASKS:,} tasks are not enough. A better judge or a larger α will help."
-    if needed is not None:
-        enough = (
-            f"With {needed:,} tasks ({document['labels_needed']:,.0f} labels) the chance is "
-            f"{100 * TARGET:.0f} %."
-        )
-    answer(
-        document,
-        expected,
-        enough,
-        *blocks,
+    yield (
         f"In a trial on six corpora such predictions missed the coverage by {error:.2f} "
-        f"± {spread:.2f} on average.",
-        *(gate.sentence() for gate in gates),
-        f"Planned for success rate {success_rate:.3f} and AUROC {auroc:.3f}, at "
-        f"α = {asked.alpha:g} on the {side} side by {asked.procedure}.",
-        code=0 if needed is not None else NOTHING,
+        f"± {spread:.2f} on average."
     )
+    yield from (GateResult(**gate).sentence() for gate in found["gates"])
+    yield (
+        f"Planned for success rate {found['success_rate']:.3f} and AUROC {found['auroc']:.3f}, at "
+        f"α = {asked.alpha:g} on the {asked.side} side by {asked.procedure}."
+    )
+
+
+def _draw_cells(row: JsonObject) -> list[str]:
+    share = f"{percent(row['predicted_coverage'])} ± {100 * row['uncertainty']:.0f}"
+    return [
+        f"{row['attempts']}",
+        f"{row['labels']:,.0f}",
+        share if row["chance"] else "nothing",
+        percent(row["chance"]),
+        row["promise"],
+    ]
