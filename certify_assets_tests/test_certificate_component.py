@@ -181,16 +181,6 @@ def test_partitions_are_one_table_and_checks_need_a_certificate(tmp_path: Path) 
     assert project.run("answers_certificate").success and project.metadata()["tasks"] == 150
 
 
-def test_keys_may_have_hyphens_and_dots(tmp_path: Path) -> None:
-    made = Component.from_attributes_dict(
-        attributes={"asset": "lab-1/v2.scores", "decisions": True}
-    )
-    found = made.build_defs(dg.ComponentTree.for_test().load_context.for_path(tmp_path))
-    keys = {key.to_user_string() for one in found.assets or () for key in one.keys}  # type: ignore[union-attr]
-    names = ("certificate", "auto_decided", "needs_review")
-    assert keys == {f"lab-1/v2.scores_{name}" for name in names}
-
-
 def test_the_example_of_the_documentation_loads() -> None:
     page = (REPOSITORY / "docs/how-to/dagster.md").read_text("utf-8")
     (example,) = re.findall(r"```yaml\n(.+?)```", page, re.DOTALL)

@@ -62,11 +62,6 @@ def test_what_is_wrong_with_a_declaration_is_a_sentence(text: str, sentence: str
     assert sentence in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_prefix_has_letters_digits_and_underscores() -> None:
-    with pytest.raises(ValueError, match="give letters"):
-        declared(_YAML + "  key_prefix: a b\n")
-
-
 def test_files_of_one_project_agree_on_its_prefix_and_judges() -> None:
     one, other = declared(_YAML + "  key_prefix: lab\n"), declared(_YAML + "  judges: [grpo]\n")
     found = one_project([one, other])

@@ -8,7 +8,6 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -202,26 +201,6 @@ def test_a_promise_is_chosen_as_the_command_chooses_it(
     assert certify(few, alpha=0.2, promise=promise).to_dict() == issued
 
 
-def test_a_promise_is_one_of_three_and_names_the_procedure(runs: pd.DataFrame) -> None:
-    with pytest.raises(InputError, match="Give one of average, confident, proved"):
-        certify(runs, promise="sure")
-    with pytest.raises(InputError, match="Leave procedure out"):
-        certify(runs, promise="proved", procedure="one_run")
-
-
-def test_a_card_is_a_bar_in_the_colours_of_the_page(runs: pd.DataFrame) -> None:
-    pair = certify(runs, alpha=0.2)
-    card = pair._repr_html_()
-    (bar,) = (ElementTree.fromstring(part) for part in re.findall(r"<svg.*?</svg>", card))
-    widths = [float(part.get("width", 0)) / 520 for part in bar.findall("rect")]
-    shares = pair.sides.shares
-    expected = [shares["reject"], pair.human, shares["release"]]
-    assert widths == pytest.approx(expected, abs=1e-3)
-    # text takes the colour of the page, light or dark
-    assert {part.get("fill") for part in bar.findall("text")} == {"currentColor"}
-    assert "<script" not in card and pair.certificates[0].statement in card
-
-
 def test_an_account_says_why_and_what_would_widen(runs: pd.DataFrame) -> None:
     found = certify(runs, alpha=0.2, side="reject")
     said = found.explain()
@@ -235,15 +214,6 @@ def test_an_account_says_why_and_what_would_widen(runs: pd.DataFrame) -> None:
     release = certify(runs.assign(score=-runs["score"]), alpha=0.05, side="release").explain()
     assert "More tasks will not help" in release
     assert "What would widen it: a judge that ranks better" in release
-
-
-def test_a_chart_is_drawn_on_axes_of_the_user(runs: pd.DataFrame) -> None:
-    from matplotlib.figure import Figure
-
-    axes = Figure().add_subplot()
-    assert certify(runs, alpha=0.2, side="reject").plot(axes) is axes
-    labels = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert any("certified" in label for label in labels) and any("budget" in one for one in labels)
 
 
 def _cells() -> list[dict[str, Any]]:

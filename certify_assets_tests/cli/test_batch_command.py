@@ -144,30 +144,6 @@ def test_a_plan_that_is_none_is_refused(call: Call, tables: Path, key: str, valu
     assert answer.code == 2 and key in answer.err and answer.err.count("\n") == 1
 
 
-def test_runs_named_by_numbers_are_found_and_need_every_label(call: Call, tables: Path) -> None:
-    runs = pd.DataFrame({"task_id": [*"abcde"], "trajectory_id": range(5), "score": 0.1})
-    runs.astype({"trajectory_id": float}).to_json("runs.jsonl", orient="records", lines=True)
-    call("batch plan cert.json runs.jsonl --threshold .1 --alpha .125 --out plan.json")
-    call("batch draw plan.json runs.jsonl --seed 3 --out draw.csv")
-    drawn = pd.read_csv("draw.csv")["trajectory_id"]
-    for known, code in ((4, 3), (5, 0)):
-        labels = pd.DataFrame(
-            {"trajectory_id": drawn, "outcome": [0] * known + [None] * (5 - known)}
-        )
-        labels.to_json("labels.jsonl", orient="records", lines=True)
-        answer = call("batch close plan.json runs.jsonl draw.csv labels.jsonl")
-        assert answer.code == code
-    assert "5 runs are certified: at most 12.5 % of them" in answer.out
-
-
-def test_a_batch_too_small_to_pay_for_labels_is_not_planned(call: Call, tables: Path) -> None:
-    few = "task_id,trajectory_id,score\na,x,-9\nb,y,-9\n"
-    Path("few.csv").write_text(few, encoding="utf-8")
-    planned = call("batch plan cert.json few.csv --history history.csv")
-    assert planned.code == 2 and "No labels of few.csv are worth it" in planned.err
-    assert call("batch plan cert.json few.csv --threshold 0").code == 0
-
-
 @pytest.mark.parametrize("begin", ["=", "n12;="])
 def test_a_draw_with_a_name_like_a_formula_is_written_where_no_spreadsheet_runs_it(
     call: Call, tables: Path, begin: str

@@ -116,18 +116,6 @@ def test_what_both_sides_need_is_asked_for(call: Call, tables: Path) -> None:
         assert answer.code == 2 and words in answer.err and answer.err.count("\n") == 1
 
 
-@pytest.mark.slow
-def test_a_side_on_which_nothing_is_saved_gives_its_risk_to_the_other(
-    call: Call, tables: Path
-) -> None:
-    pd.read_csv("history.csv").assign(outcome=0).to_csv("failures.csv", index=False)
-    call("certificate cal.csv --side reject --out reject.json")
-    asked = "batch plan reject.json batch.csv --side both --history failures.csv --alpha .2 --json"
-    found = call(asked).json
-    assert sides(found) == [("reject", 0.05)]
-    assert found["cut"] is None and found["expected_net_share"] > 0
-
-
 @pytest.mark.parametrize("alpha", [".05", ".4"])
 def test_certified_thresholds_of_both_sides_are_drawn_for_without_a_history(
     call: Call, tables: Path, alpha: str
@@ -153,16 +141,3 @@ def test_certified_thresholds_of_both_sides_are_drawn_for_without_a_history(
     closed = call("batch close both.json batch.csv draw.csv labels.csv --json")
     assert [item["side"] for item in closed.json["certificates"]] == ["reject", "release"]
     assert closed.code == (0 if closed.json["certified"] else 3)
-
-
-def test_of_a_document_that_certifies_one_side_that_side_is_planned(
-    call: Call, tables: Path
-) -> None:
-    frame = score_rows(tasks=80, attempts=6, seed=3)
-    frame["outcome"], frame["score"] = 1 - frame["outcome"], -frame["score"]
-    frame.to_csv("cal.csv", index=False)
-    asked = "certificate cal.csv --alpha .03 --out one.json --json"
-    reject, release = call(asked).json["certificates"]
-    assert release["certified"] and not reject["certified"]
-    plan = call("batch plan one.json batch.csv --json").json
-    assert (plan["side"], plan["thresholds"]) == ("release", [release["threshold"]])

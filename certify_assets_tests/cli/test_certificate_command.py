@@ -11,8 +11,6 @@ import pytest
 from certify_assets import certify
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Answer, Call
-from certify_assets_tests.corpora.builders import write_json
-from certify_assets_tests.corpora.formats.promptfoo import result
 
 #: the procedures that take several runs a task
 EVERY = [
@@ -133,17 +131,6 @@ def test_the_next_command_repeats_the_options_and_works(
         assert "Choose one a side by --alpha and --procedure" in refused
 
 
-def test_the_plan_that_is_proposed_names_judge_and_truth(call: Call, tmp_path: Path) -> None:
-    results = [
-        result(f"t{number // 4}", number, passed=number % 7 < 4, judge=0.5) for number in range(120)
-    ]
-    write_json(tmp_path / "log.json", {"results": {"version": 3, "results": results}})
-    answer = call(f"certificate {tmp_path}/log.json --judge judge --truth equals")
-    said = " ".join(answer.out.split()).rpartition("next: certify ")[2]
-    assert answer.code == 3 and said.startswith(f"plan {tmp_path}/log.json --judge judge --truth ")
-    assert call(said).code == 3
-
-
 def test_all_lists_every_procedure_that_the_table_fits(
     call: Call, scores: Path, tmp_path: Path
 ) -> None:
@@ -162,25 +149,6 @@ def test_all_lists_every_procedure_that_the_table_fits(
         assert lacking == (item["procedure"] == "betting")
         assert not (lacking and (item["certified"] or item["coverage"]))
     assert call(f"verify {out} {scores}").code == 0
-
-
-def test_side_by_side_the_best_that_holds_is_marked(call: Call, scores: Path) -> None:
-    out = call(f"certificate {scores} --procedure all").out
-    assert "pilot_missing: " in out
-    (best,) = [line for line in out.splitlines() if "▸ " in line and "│" in line]
-    assert "▸ naive" not in best
-    # average has no cap there, and several runs a task
-    many = call(f"certificate {scores} --procedure all --alpha .6")
-    assert many.code == 0 and "Left out, because table or settings do not fit: average" in many.out
-
-
-def test_noise_never_counts_as_certified(call: Call, tmp_path: Path) -> None:
-    noise = score_rows(tasks=60, attempts=6)
-    noise["outcome"] = np.random.default_rng(0).integers(0, 2, len(noise))
-    noise.to_csv(tmp_path / "noise.csv", index=False)
-    answer = call(f"certificate {tmp_path}/noise.csv --procedure all --json")
-    assert answer.code == 3 and len(answer.json["certificates"]) == 2 * len(EVERY)
-    assert not any(item["certified"] for item in answer.json["certificates"])
 
 
 @pytest.mark.parametrize(
@@ -225,16 +193,6 @@ def test_both_sides_are_the_default_and_promise_together(
     assert document["human"] == pytest.approx(decided["human"] / total, abs=1e-9)
     shown = " ".join(call(f"certificate {scores} --alpha 0.2").out.split())
     assert f"{100 * document['decided']:.1f} % of runs are decided: " in shown and "█░" in shown
-
-
-def test_both_sides_share_delta_where_that_is_asked(
-    call: Call, scores: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "c.json"
-    found = call(f"certificate {scores} --alpha 0.2 --set joint=true --json --out {out}").json
-    assert "together with 95 % confidence" in found["statement"]
-    assert [item["delta"] for item in found["certificates"]] == [0.025, 0.025]
-    assert call(f"verify {out} {scores}").code == 0
 
 
 def test_an_altered_promise_is_refused(call: Call, scores: Path, tmp_path: Path) -> None:

@@ -24,16 +24,6 @@ def test_the_judges_of_named_corpora_are_compared(call: Call, corpora: Store) ->
     assert "Best judges on one" in shown.out
 
 
-def test_without_names_every_corpus_is_and_those_without_scores_are_left_out(
-    call: Call, corpora: Store, tmp_path: Path
-) -> None:
-    answer = call("judge compare --json")
-    assert len(answer.json["corpora"]) == 3
-    assert {item["corpus"] for item in answer.json["left_out"]} == {"miniwob_mixed", "miniwob_weak"}
-    nothing = call(f"judge compare --root {tmp_path}/empty --json")
-    assert nothing.code == 3 and nothing.json["corpora"] == []
-
-
 def test_page_and_tables_are_written(call: Call, corpora: Store, tmp_path: Path) -> None:
     paths = {kind: tmp_path / f"table.{kind}" for kind in ("html", "csv")}
     options = " ".join(f"--{kind} {path}" for kind, path in paths.items())

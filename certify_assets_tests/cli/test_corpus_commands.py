@@ -72,16 +72,6 @@ def test_what_was_left_out_is_said_and_many_agents_are_not_all_listed(
     assert "a_name_of_forty_characters_that_is_not_cut" in call("corpus list").out
 
 
-def test_a_domain_is_stated_or_said_to_be_unknown(call: Call, root: Path, tmp_path: Path) -> None:
-    write_runs(tmp_path / "runs.jsonl", tasks=6, attempts=1)
-    asked = f"corpus import {tmp_path}/runs.jsonl --json"
-    assert call(f"{asked} --name c").json["domain"] == "not stated"
-    assert call(f"{asked} --name d --set domain=shell").json["domain"] == "shell"
-    assert Store(str(root)).read_json("corpora/d/corpus.json")["domain"] == "shell"
-    refused = call(f"{asked} --name e --set 'domain=The Web'")
-    assert refused.code == 2 and "domain of corpus.json is 'The Web'" in refused.err
-
-
 def test_a_corpus_is_replaced_only_when_asked(call: Call, root: Path, tmp_path: Path) -> None:
     write_runs(tmp_path / "one.jsonl", tasks=20, attempts=2)
     write_runs(tmp_path / "two.jsonl", tasks=30, attempts=2)
@@ -132,14 +122,6 @@ def test_a_delivery_keeps_the_settings_that_are_not_named(
     )
 
 
-def test_a_failed_import_leaves_nothing_behind(call: Call, root: Path, tmp_path: Path) -> None:
-    answer = call(f"corpus import {tmp_path}/none.csv --name c")
-    assert answer.code == 2 and not root.parent.exists()
-    root.mkdir(parents=True)
-    call(f"corpus import {tmp_path}/none.csv --name c")
-    assert root.is_dir() and not list(root.iterdir())
-
-
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
@@ -161,44 +143,6 @@ def test_impossible_settings_are_refused(
     assert answer.code == 2 and said in answer.err and not root.exists()
 
 
-@pytest.mark.slow
-def test_a_corpus_is_shown_as_tables_and_as_its_page(
-    call: Call, root: Path, tmp_path: Path
-) -> None:
-    from certify_assets.corpora.report import gather_report
-    from certify_assets.reports.corpus_page import render_corpus
-
-    write_runs(tmp_path / "runs.jsonl", tasks=40)
-    call(f"corpus import {tmp_path}/runs.jsonl --name c --set domain=shell")
-    page = tmp_path / "page.html"
-    answer = call(f"corpus show c --page {page}")
-    assert answer.code == 0
-    for words in (
-        "Corpus c",
-        "Profile",
-        "shell",
-        "Splits",
-        "Agents",
-        "Leak checks",
-        "the column outcome",
-        str(page),
-    ):
-        assert words in answer.out, words
-    assert page.read_text("utf-8") == render_corpus(gather_report(Corpus(Store(str(root)), "c")))
-    assert "domain shell" in page.read_text("utf-8")
-    assert Store(str(root)).names("corpora/c") == [
-        "corpus.json",
-        "import.json",
-        "trajectories.parquet",
-    ]
-    assert call(f"corpus show c --page {tmp_path}").code == 2
-    listed = {
-        entry["name"]: entry["domain"] for entry in call("corpus list --json").json["corpora"]
-    }
-    assert listed == {"c": "shell", "miniwob_mixed": "web", "miniwob_weak": "web"}
-    assert "shell" in call("corpus list").out
-
-
 def test_an_embedded_corpus_is_shown_from_nothing(call: Call, root: Path) -> None:
     shown = call("corpus show miniwob_weak --json").json
     assert shown["domain"] == {"name": "web", "origin": "stated"}
@@ -208,15 +152,6 @@ def test_an_embedded_corpus_is_shown_from_nothing(call: Call, root: Path) -> Non
     assert shown["page"] is None
     assert 0 < shown["profile"]["flips"]["cell_rate"] < shown["profile"]["flips"]["task_rate"]
     assert call("corpus show nothing").code == 2
-
-
-def test_the_list_counts_what_was_read(call: Call, root: Path, tmp_path: Path) -> None:
-    write_runs(tmp_path / "runs.jsonl", tasks=20, attempts=2)
-    call(f"corpus import {tmp_path}/runs.jsonl --name c")
-    found = {entry["name"]: entry for entry in call("corpus list --json").json["corpora"]}
-    assert (found["c"]["trajectories"], found["c"]["tasks"], found["c"]["versions"]) == (40, 20, 1)
-    assert found["miniwob_weak"]["trajectories"] is None
-    assert "40" in call("corpus list").out
 
 
 def test_a_removed_corpus_keeps_its_history(

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from certify_assets.doctor import diagnose
 from certify_assets.reports.label_page import RunToLabel, label_page
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.corpora.builders import write_json
@@ -158,17 +157,6 @@ def test_without_labels_runs_are_drawn_for_them(call: Call, table: Make) -> None
     assert blank.code == 2 and "holds no label yet" in blank.err
 
 
-def test_every_plan_says_its_promise(call: Call, table: Make) -> None:
-    path = table(change=lambda frame: frame.drop(columns="outcome").head(4 * 63))
-    lines = [line for line in call(f"doctor {path}").out.splitlines() if " labels, " in line]
-    plans = call(f"doctor {path} --json").json["plans"]
-    assert {plan["promise"] for plan in plans} >= {"average", "confident"}
-    for line, plan in zip(lines, plans, strict=True):
-        assert f"promise {plan['promise']}" in line
-        capped = "20 % wrong on average and at most 40 % wrong" in line
-        assert capped == (plan["promise"] == "average")
-
-
 @pytest.mark.parametrize("named", ["Run", "sample"])
 def test_ids_may_have_another_name_in_each_file(call: Call, table: Make, named: str) -> None:
     def bare(frame: pd.DataFrame) -> pd.DataFrame:
@@ -181,14 +169,6 @@ def test_ids_may_have_another_name_in_each_file(call: Call, table: Make, named: 
     answer = call(f"doctor {path} --labels labels.csv --columns id={named}")
     assert answer.code == 0 and "320 of 320 labels" in answer.out, answer.err
     followed(call, answer.out)
-
-
-def test_no_column_is_both_the_score_and_the_outcome(call: Call, table: Make) -> None:
-    path = table()
-    refused = call(f"doctor {path} --judge outcome --truth outcome")
-    assert refused.code == 2 and "cannot be both" in refused.err
-    assert call(f"doctor {path} --judge outcome").code == 2
-    assert call(f"doctor {path} --truth score --json").json["certificates"] == []
 
 
 def test_a_reviewer_sees_no_judge(call: Call, table: Make) -> None:
@@ -391,12 +371,6 @@ def test_bad_input_gets_two_short_sentences(call: Call, table: Make, words: str,
     Path("none.json").write_text("{}", "utf-8")
     answer = call(f"doctor {words}")
     assert answer.code == 2 and said in answer.err and len(answer.err.splitlines()) == 1
-
-
-def test_python_gives_the_same_answer(table: Make) -> None:
-    found = diagnose([table()])
-    assert found.answer == "certificate" and found.best is not None
-    assert found.best.name == "score" and found.best.decided[0] > 0.5
 
 
 def test_runs_of_a_log_are_labelled_on_a_page_or_in_label_studio(call: Call, table: Make) -> None:

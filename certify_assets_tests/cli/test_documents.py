@@ -113,27 +113,6 @@ def test_nothing_is_written_when_one_of_two_outputs_cannot_be(
     assert set(pd.read_parquet(tmp_path / "d.parquet")["task_id"]) == set(frame["task_id"])
 
 
-def test_a_split_that_the_table_cannot_have_is_refused(call: Call, tmp_path: Path) -> None:
-    score_rows(tasks=5, attempts=2).to_csv(tmp_path / "a.csv", index=False)
-    call(f"certificate {tmp_path}/a.csv --out {tmp_path}/c.json")
-    for words in (
-        f"resample {tmp_path}/a.csv --threshold 0",
-        f"decide {tmp_path}/c.json {tmp_path}/a.csv",
-    ):
-        answer = call(f"{words} --split foo")
-        assert answer.code == 2 and "no row with split='foo'; splits found: none" in answer.err
-
-
-@pytest.mark.slow
-def test_a_page_that_cannot_be_written_names_its_place(
-    call: Call, scores: Path, tmp_path: Path
-) -> None:
-    call(f"certificate {scores} --out {tmp_path}/c.json")
-    answer = call(f"report {tmp_path}/c.json {scores} --out {tmp_path}")
-    assert answer.code == 2
-    assert answer.err.startswith(f"certify: {tmp_path} cannot be written (Is a directory)")
-
-
 def test_no_score_is_called_log_odds_unasked(call: Call, scores: Path, tmp_path: Path) -> None:
     frame = pd.read_csv(scores)
     table, kept, page = (tmp_path / name for name in ("s.csv", "c.json", "page.html"))

@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.cli.calling import Call
@@ -80,12 +79,3 @@ def test_new_runs_are_scored_with_their_bill(call: Call, root: Path, tmp_path: P
     found = call(f"judge score c {runs} --judge mine --out {tmp_path}/scores.csv --json")
     assert found.code == 0 and found.json["rows"] == 6 and found.json["bill"]["decisions"] == 6
     assert (tmp_path / "scores.csv").read_text("utf-8").count("\n") == 7
-
-
-def test_a_broken_document_is_told_and_the_rest_listed(call: Call, tmp_path: Path) -> None:
-    (tmp_path / "judges.yaml").write_text("judges: [{name: x}]", "utf-8")
-    listed = call(f"judge list --root {tmp_path} --json")
-    assert listed.code == 2
-    assert len(listed.json["judges"]) == len(JUDGES)
-    assert "judge 'x': it has no url" in listed.err
-    assert call(f"judge train c --judge x --root {tmp_path}").code == 2

@@ -16,7 +16,6 @@ from certify_assets_tests.corpora.formats.langfuse import trace
 from certify_assets_tests.corpora.formats.langsmith import run_id, runs
 from certify_assets_tests.corpora.mlflow_server import log_runs
 from certify_assets_tests.corpora.traces import small_run
-from certify_assets_tests.operations_builders import ProvisionalBatch
 
 TEXT = {"type": "string", "minLength": 1}
 UUID = {"type": "string", "pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"}
@@ -188,16 +187,3 @@ def test_mlflow_traces_get_assessments_once(call: Call, tmp_path: Path) -> None:
             if one.name == "certify_decision" and one.source.source_type == "CODE"
         ]
         assert said.feedback.value == "human" and said.metadata["reason"] == "not_deployed"
-
-
-@pytest.mark.slow
-def test_provisional_runs_are_counted_and_left_out(
-    call: Call, provisional: ProvisionalBatch, tmp_path: Path
-) -> None:
-    out = tmp_path / "scores.json"
-    made = call(
-        *("ops", "export", "c", out, "--format", "langfuse", "--json"),
-    )
-    values = {event["body"]["value"] for event in json.loads(out.read_text("utf-8"))["batch"]}
-    assert made.code == 0 and made.json["written"] > 0 < made.json["provisional"]
-    assert values <= {"reject", "release", "human"}

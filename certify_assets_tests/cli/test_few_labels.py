@@ -269,14 +269,6 @@ def test_a_draw_is_not_repeated_until_it_suits(call: Call, tables: Path) -> None
     assert not Path("second.csv").exists()
 
 
-def test_other_files_named_like_kept_draws_are_left_alone(call: Call, tables: Path) -> None:
-    Path("mine.sample.json").write_text('[{"task_id": "a"}]', "utf-8")
-    assert call("sample s.csv --count 40 --out draw.csv").code == 0
-    Path("s.csv.sample.json").write_text("[]", "utf-8")
-    refused = call("sample s.csv --count 40 --out draw.csv")
-    assert refused.code == 2 and "s.csv.sample.json keeps the first draws" in refused.err
-
-
 def test_a_draw_that_cannot_certify_is_named_before_it_is_labelled(
     call: Call, tables: Path
 ) -> None:
@@ -287,25 +279,6 @@ def test_a_draw_that_cannot_certify_is_named_before_it_is_labelled(
     pd.read_csv("s.csv").assign(score=np.nan).to_csv("s.csv", index=False)
     refused = call("sample s.csv --count 80 --out draw.csv")
     assert refused.code == 2 and "No drawn run of s.csv has a score" in refused.err
-
-
-def test_a_refusal_names_what_was_typed(call: Call, tables: Path) -> None:
-    call("sample s.csv --count 80 --side reject --alpha .2 --out draw.csv")
-    empty = " ".join(call(ASKED).err.split())
-    assert "Write labels into the file of the draw" in empty
-    label(batches=1)
-    refused = " ".join(call(f"{ASKED} --labels labels.csv --promise confident").err.split())
-    assert "The promise confident, here by pseudo_task, needs a label of every run" in refused
-    assert "take --promise proved or average" in refused
-
-
-def test_a_second_promise_is_said_with_the_statement(call: Call, tables: Path) -> None:
-    full = pd.read_csv("full.csv")
-    few = full.drop_duplicates("task_id")[:10].copy()
-    few.loc[few.index[:2], "score"] = np.nan
-    few.to_csv("few.csv", index=False)
-    said = " ".join(call("certificate few.csv --alpha .2 --side reject").out.split())
-    assert "pseudo_task was tried before" in said
 
 
 def test_the_next_command_reads_the_table_alike(call: Call, tables: Path) -> None:
@@ -397,104 +370,3 @@ def test_the_ladder_tries_the_weaker_promise_and_says_so(call: Call, tables: Pat
     assert refused.code == 2 and "one_run needs at least 14 tasks" in refused.err
     both = call(f"{asked} --promise proved --procedure naive")
     assert both.code == 2 and "promise names the procedure" in both.err
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "words"),
-    [
-        ("--sample draw.csv --set looks=2 --set look=1", 3, "Nothing is certified"),
-        ("--promise proved --set looks=2 --set look=1", 3, "Nothing is certified"),
-        ("--promise average --set engine=montecarlo", 3, "Nothing is certified"),
-        ("--sample draw.csv --alpha .02 --set candidates=2", 2, "one_run needs at least"),
-    ],
-)
-def test_where_nothing_is_certified_the_hint_and_the_ladder_refuse_nothing(
-    call: Call, tables: Path, options: str, code: int, words: str
-) -> None:
-    whole = pd.read_csv("full.csv")
-    rows = whole.groupby("task_id").head(1)[:40].reset_index(drop=True)
-    rows.assign(outcome=np.arange(40) % 2).to_csv("hopeless.csv", index=False)
-    call("sample hopeless.csv --count 40 --out draw.csv")
-    answer = call(f"certificate hopeless.csv --side reject {options}")
-    assert answer.code == code and words in " ".join(f"{answer.out} {answer.err}".split())
-
-
-def test_the_hint_counts_the_tasks_that_the_finding_counts(call: Call, tables: Path) -> None:
-    rows = pd.read_csv("full.csv").groupby("task_id").head(1)
-    rows[:40].to_csv("few.csv", index=False)
-    answer = call("certificate few.csv --side reject --promise proved --set candidates=2")
-    assert answer.code == 3 and "About 10 more tasks" in answer.out
-    drawn = call("sample few.csv --count 40 --out draw.csv")
-    assert drawn.code == 0
-    answer = call("certificate few.csv --side reject --sample draw.csv --set candidates=2")
-    said = " ".join(answer.out.split())
-    assert "One labelled run of each of about 50 tasks would give an even chance" in said
-    assert "They need new labels, unless looks were named beforehand." in said
-
-
-@pytest.mark.parametrize(("side", "named"), [("both", True), ("reject", False)])
-def test_one_side_is_proposed_where_both_are_asked_for(
-    call: Call, tables: Path, side: str, named: bool
-) -> None:
-    call("sample s.csv --count 80 --out draw.csv")
-    label(edit=lambda rows: rows[20:])
-    refused = call(f"{ASKED.replace('reject', side)} --labels labels.csv")
-    assert refused.code == 3 and "Label batch 1 (20 runs)" in refused.err
-    assert ("Or name one side" in " ".join(refused.err.split())) == named
-
-
-def test_a_draw_is_planned_from_unlabelled_scores(call: Call, tables: Path) -> None:
-    asked = "plan s.csv --procedure one_run --alpha .2"
-    found = call(f"{asked} --success-rate .3 --auroc .97 --json").json
-    assert {"predicted_coverage", "tasks_needed", "labels_needed", "gates", "chance"} <= set(found)
-    assert found["tasks"] == 80 and 0.3 < found["predicted_coverage"] < 0.9
-    assert 10 < found["tasks_needed"] < 80 and found["labels"] <= 80
-    assert call("plan s.csv --alpha .2 --success-rate .3 --auroc .97 --json").json == found
-    draws = {row["attempts"]: row for row in found["draws"]}
-    assert [row["promise"] for row in draws.values()] == ["proved", *["confident"] * 3]
-    assert [row["labels"] for row in draws.values()][1:] == [160, 320, 480]
-    assert draws[2]["predicted_coverage"] <= draws[6]["predicted_coverage"] + 0.02
-    labelled = call("plan full.csv --procedure average --alpha .2 --json")
-    assert labelled.code == 0 and labelled.json["predicted_coverage"] > 0.3
-    refused = call(asked)
-    assert refused.code == 2 and "Guess --success-rate and --auroc" in refused.err
-
-
-def test_a_page_of_partial_labels_says_what_is_labelled(call: Call, tables: Path) -> None:
-    call("sample s.csv --count 80 --side reject --alpha .2 --out draw.csv")
-    for batches in range(2, 20):
-        label(batches=batches)
-        if call(f"{ASKED} --labels labels.csv --out c.json").code == 0:
-            break
-    labels = pd.read_csv("labels.csv", dtype=object)
-    assert len(labels) < 80
-    labels.loc[0, "outcome"] = "unclear"
-    labels.to_csv("labels.csv", index=False)
-    assert call(f"{ASKED} --labels labels.csv --out c.json").code == 0
-    assert call("report c.json s.csv --labels labels.csv --out r.html").code == 0
-    shown = " ".join(call("show c.json").out.split())
-    assert f"that of the labelled runs: {len(labels)} of 80 were read" in shown
-    page = " ".join(Path("r.html").read_text("utf-8").split())
-    assert f"of the {len(labels) - 1} labelled runs successful" in page
-    assert "certify verify c.json s.csv --labels labels.csv" in page
-    assert "a run without a clear label counts as wrong" in page
-    assert "resampled together" not in page and "count together" not in page
-
-
-def test_labels_of_the_ends_are_no_diagnosis(call: Call, tables: Path) -> None:
-    call("sample s.csv --count 80 --side reject --alpha .2 --out draw.csv")
-
-    def half(rows: pd.DataFrame) -> pd.DataFrame:
-        return rows.assign(outcome=np.arange(len(rows)) % 2)
-
-    label(batches=1, edit=half)
-    number = len(pd.read_csv("labels.csv"))
-    found = call(f"{ASKED} --promise proved --labels labels.csv --json --out c.json").json
-    (said,) = [item for item in found["findings"] if item["code"] == "nothing_passes"]
-    assert f"{number} of 80 runs have a clear label" in said["message"]
-    assert (
-        f"success rate {found['success_rate']:.3f} of the {number} labelled runs"
-        in (said["message"])
-    )
-    page = call("report c.json s.csv --labels labels.csv --out r.html")
-    assert page.code == 0 and "80 runs have a clear label" in Path("r.html").read_text("utf-8")

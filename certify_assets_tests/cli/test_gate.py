@@ -38,13 +38,6 @@ def test_less_than_the_asked_coverage_closes_the_gate(call: Call, scores: Path) 
     assert both.code == 2 and "goes with one procedure" in both.err
 
 
-def test_one_side_is_asked_for_its_own_coverage(call: Call, scores: Path) -> None:
-    asked = f"certificate {scores} --side reject --json"
-    coverage = call(asked).json["coverage"]
-    for least, code in ((coverage + 0.01, 3), (coverage - 0.01, 0)):
-        assert call(f"{asked} --min-coverage {least}").code == code
-
-
 def test_github_gets_a_summary_and_annotations(
     call: Call, scores: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,9 +116,3 @@ def test_names_in_what_is_printed_are_no_commands(
     monkeypatch.delenv("GITHUB_ACTIONS")
     emit_json(name)
     assert "::error::" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("given", ["10%", "12,5", "10", "nan"])
-def test_a_budget_that_is_no_share_is_refused(call: Call, scores: Path, given: str) -> None:
-    refused = call(f"certificate {scores} --side reject --json --alpha {given}")
-    assert refused.code == 2 and "--alpha" in refused.err and given in refused.err

@@ -24,22 +24,6 @@ def test_a_harvest_is_shown_with_its_controls(call: Call, root: str) -> None:
     assert "round 1: half A certifies" in answer.err and "not on the finite pool" in answer.out
 
 
-def test_the_combined_judge_learns_as_well(call: Call, root: str) -> None:
-    answer = call(f"{_QUICK} --alpha 0.2 --learner combined --root {root} --json")
-    assert answer.code in (0, 3) and answer.json["plan"]["learner"] == "combined"
-    rows = answer.json["loops"][0]["rounds"]
-    lexical = call(f"{_QUICK} --alpha 0.2 --root {root} --json").json["loops"][0]["rounds"]
-    assert rows[0]["trained_on"] == lexical[0]["trained_on"]
-    assert rows[0]["adapter_sha256"] != lexical[0]["adapter_sha256"]
-
-
-def test_json_is_one_document_and_a_closed_gate_is_exit_3(call: Call, root: str) -> None:
-    answer = call(f"{_QUICK} --alpha 0.02 --root {root} --json")
-    assert answer.code == 3
-    assert answer.json["harvests"] == 0 and answer.json["gates_closed"] == 1
-    assert answer.json["loops"][0]["rounds"][1]["skipped"].startswith("half A certifies nothing: ")
-
-
 def test_what_cannot_be_is_refused_in_a_sentence(call: Call, root: str) -> None:
     for arguments, words in (
         ("nowhere", "nowhere"),

@@ -50,18 +50,3 @@ def test_swapped_arguments_are_named(call: Call, tmp_path: Path) -> None:
     assert call(f"certificate {scores} --out {certificate} --json").code == 0
     answer = call(f"decide {scores} {certificate}")
     assert answer.code == 2 and f"{scores} is not a JSON document" in answer.err
-
-
-def test_a_file_in_the_place_of_something_else_is_told_where_to_go(
-    call: Call, tmp_path: Path
-) -> None:
-    path = tmp_path / "scores.csv"
-    score_rows(tasks=20, attempts=2).to_csv(path, index=False)
-    root = f"--root {tmp_path}/root"
-    for line, words in (
-        (str(path), "No such command"),
-        (f"run {path} {root}", "no corpus is called"),
-        (f"corpus import {path} --name c {root}", "for a table of scores use `certify certif"),
-    ):
-        answer = call(line)
-        assert answer.code == 2 and words in answer.err

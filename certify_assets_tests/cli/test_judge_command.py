@@ -7,11 +7,9 @@ import pandas as pd
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.cli.calling import Call
-from certify_assets_tests.transfer_corpora import add_corpus
 
 
 @pytest.fixture(scope="module")
@@ -28,11 +26,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CERTIFY_ROOT", str(root))
-
-
-def test_the_judges_are_listed(call: Call) -> None:
-    assert [row["judge"] for row in call("judge list --json").json["judges"]] == list(JUDGES)
-    assert "lexical_weighted" in call("judge list").out
 
 
 def test_a_judge_is_trained_and_scores_its_corpus(call: Call, root: Path) -> None:
@@ -102,30 +95,3 @@ def test_what_cannot_be_scored_is_a_sentence(call: Call, root: Path, tmp_path: P
     assert call(f"judge score nope {runs} --out {tmp_path}/x.csv").code == 2
     untrained = call(f"judge score c {runs} --judge base --out {tmp_path}/x.csv")
     assert untrained.code == 2 and untrained.err.count("\n") <= 2
-
-
-def test_a_transfer_judge_is_trained_on_the_other_corpora(call: Call, root: Path) -> None:
-    command = "judge train c --judge lexical_transfer --json"
-    none = call(command)
-    assert none.code == 2 and "no corpus can train a judge for c" in none.err
-    add_corpus(Store(str(root)), "d", tasks=20, domain="shell")
-    trained = call(command).json
-    assert trained["sft_trajectories"] > 0
-    assert [source["corpus"] for source in trained["transfer"]["sources"]] == ["d"]
-    assert "miniwob_weak" in trained["transfer"]["left_out"]
-    assert call("judge score c --judge lexical_transfer").code == 0
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "judge train",
-        "judge score",
-        "research harvest",
-    ],
-)
-def test_an_unknown_corpus_is_named_with_those_that_are_known(
-    call: Call, root: Path, command: str
-) -> None:
-    answer = call(f"{command} nope")
-    assert answer.code == 2 and "no corpus is called 'nope'; known are c, " in answer.err

@@ -20,21 +20,6 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_papers_points_beside_its_table(call: Call) -> None:
-    answer = call("research law --paper")
-    assert answer.code == 0 and "…" not in answer.out
-    for words in (
-        "1.075",
-        "-0.048",
-        "0.964",
-        "0.707",
-        "Code-O carries the fit",
-        "LOOCV R² of .471",
-    ):
-        assert words in answer.out
-    assert max(len(line) for line in answer.out.splitlines() if line[:1] in ("│", "┃")) <= 80
-
-
 def test_a_table_of_points_as_json_and_file(call: Call, table: Path, tmp_path: Path) -> None:
     out = tmp_path / "law.json"
     answer = call(f"research law {table} --json --out {out}")
@@ -88,10 +73,3 @@ def test_refusals(call: Call, table: Path, arguments: str, words: str) -> None:
     answer = call(f"research law {arguments}".format(table=table))
     assert answer.code == 2 and words in answer.err and not answer.out
     assert len(answer.err.splitlines()) == 1
-
-
-def test_names_from_a_table_cannot_steer_the_terminal(call: Call, tmp_path: Path) -> None:
-    path = tmp_path / "points.csv"
-    path.write_text(TABLE.replace("\nc,", "\nc\x1b[31m[bold],"), "utf-8")
-    answer = call(f"research law {path}")
-    assert answer.code == 0 and "\x1b" not in answer.out and "[bold]" in answer.out

@@ -7,8 +7,6 @@ import pytest
 
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Call
-from certify_assets_tests.corpora.builders import write_json
-from certify_assets_tests.corpora.formats.promptfoo import result
 
 KEYS = {
     "alarm", "e_value", "tasks", "interval", "detector", "delta", "alpha",
@@ -57,22 +55,6 @@ def test_an_alarm_is_three_and_says_where(call: Call, certificate: Path, tmp_pat
     shown = call(f"monitor {certificate} {tmp_path}/l.parquet")
     assert shown.code == 3 and shown.out.startswith("Alarm on auto-fail after ")
     assert "issue a new certificate" in shown.out
-
-
-@pytest.mark.parametrize(
-    "columns",
-    [
-        {"provenance": "audit_sample"},
-        {"provenance": "Audit sample"},
-        {"audit_sample": True},
-        {"audit_sample": 1},
-    ],
-)
-def test_an_audit_sample_is_taken(
-    call: Call, certificate: Path, tmp_path: Path, columns: dict[str, object]
-) -> None:
-    document = call("monitor", certificate, labels(tmp_path / "l.csv", **columns), "--json").json
-    assert "provenance_not_stated" not in {finding["code"] for finding in document["findings"]}
 
 
 @pytest.mark.parametrize(
@@ -183,14 +165,3 @@ def test_tasks_with_labels_of_some_attempts_are_left_out(
     said.head(2).to_csv(tmp_path / "two.csv", index=False)
     refused = call(f"{words}/two.csv")
     assert refused.code == 2 and "Label all attempts" in refused.err
-
-
-def test_a_log_is_monitored_as_a_table_is(call: Call, certificate: Path, tmp_path: Path) -> None:
-    rows = new_rows().head(60)
-    results = [
-        result(row.task_id, number, passed=bool(row.outcome), judge=row.score)
-        for number, row in enumerate(rows.itertuples())
-    ]
-    write_json(tmp_path / "log.json", {"results": {"version": 3, "results": results}})
-    answer = call(f"monitor {certificate} {tmp_path}/log.json --json")
-    assert answer.code == 0 and answer.json["tasks"] == 10

@@ -10,7 +10,6 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.batch_audit import BatchAudit
-from certify_assets.operations.batches import ready_batches, received
 from certify_assets.operations.decisions import DECISION_COLUMNS
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.storage.store import Store
@@ -152,16 +151,6 @@ def test_a_decision_is_followed(call: Call, operated: Store, tmp_path: Path) -> 
     assert missing.code == 2 and "Give a trajectory id, a batch" in missing.err
 
 
-def test_a_dry_run_says_on_stdout_what_is_new_and_stores_nothing(
-    call: Call, operated: Store, tmp_path: Path
-) -> None:
-    path = deliver(tmp_path / "new.jsonl", tasks=3)
-    answer = call(f"ops ingest c {path} --dry-run")
-    assert answer.code == 3 and "not_deployed: no judge" in answer.err, "as the call would exit"
-    assert answer.out.startswith("12 runs read; 12 new, 0 changed, 0 received before")
-    assert ready_batches(Corpus(operated, "c")) == []
-
-
 def test_the_status_names_provisional_batches_and_closes_them(
     call: Call, provisional: ProvisionalBatch, tmp_path: Path
 ) -> None:
@@ -186,17 +175,3 @@ def test_the_status_names_provisional_batches_and_closes_them(
     )
     (batch,) = call(*arguments, "--json").json["batches"]
     assert batch["state"] == "certified" and batch["labels_wanted"] == []
-
-
-def test_an_ingest_says_how_the_draw_of_its_batch_is_going(
-    call: Call, provisional: ProvisionalBatch
-) -> None:
-    audit = BatchAudit.load(Corpus(provisional.store, "c"), provisional.name)
-    assert audit is not None
-    runs = received(Corpus(provisional.store, "c"), provisional.name).paths
-    found = call("ops", "ingest", "c", *runs)
-    assert found.code == 0 and "Promise: batch certificate:" in " ".join(found.out.split())
-    assert (
-        f"of {len(audit.wanted)} runs of its draw are settled (`certify review queue c`)"
-        in found.out
-    )

@@ -82,9 +82,3 @@ def test_what_takes_long_shows_the_time_left_in_a_terminal(tmp_path: Path) -> No
     score_rows(tasks=200, attempts=8).to_csv(scores := tmp_path / "s.csv", index=False)
     printed, drawn = _in_a_terminal(f"plan {scores}")
     assert "Planned for" in printed and "planning " in drawn and "left" in drawn
-
-
-def test_short_work_draws_nothing_in_a_terminal(tmp_path: Path) -> None:
-    score_rows(tasks=100, attempts=4).to_csv(scores := tmp_path / "s.csv", index=False)
-    printed, drawn = _in_a_terminal(f"certificate {scores}", after=60)
-    assert "of runs are decided" in printed and drawn == ""

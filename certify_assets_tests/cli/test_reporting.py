@@ -24,9 +24,8 @@ from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage import store as storage
 from certify_assets.storage.events import parse_head
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import judged, write_runs
+from certify_assets_tests.builders import judged
 from certify_assets_tests.cli.calling import Answer, Call
-from certify_assets_tests.cli.review_client import Client, served
 from certify_assets_tests.operations_builders import ProvisionalBatch, agreeing, audit_of, deliver
 from certify_assets_tests.recertification_builders import drawn_tasks, label_rows, write_batch
 from certify_assets_tests.review_builders import session_batch
@@ -103,17 +102,6 @@ def test_what_is_not_committed_is_not_reported(
     assert not watched.local_path("dagster/locks").exists()
 
 
-@pytest.mark.slow
-def test_a_deployment_is_reported(call: Call, watched: Store) -> None:
-    done(call("ops deploy c lexical"))
-    assert reported(watched, "operations/deployment") == of_documents(
-        watched, "operations/deployment"
-    )
-    done(call("ops rollback c 1"))
-    with pytest.raises(ValueError, match="too many values"):
-        reported(watched, "operations/deployment")
-
-
 def test_batches_and_decisions_are_reported(call: Call, watched: Store) -> None:
     deploy(judged(watched), sampling=PLAN, track=False)
     deliver(watched.local_path("inbox/c/new.jsonl"))
@@ -123,13 +111,6 @@ def test_batches_and_decisions_are_reported(call: Call, watched: Store) -> None:
     # nothing is new in the same files
     done(call("ops ingest c"))
     assert reported(watched, *names) == versions and len(set(versions)) == 2
-
-
-def test_an_import_is_reported(call: Call, watched: Store, tmp_path: Path) -> None:
-    runs = write_runs(tmp_path / "more.jsonl", tasks=110, attempts=1, seed=9)
-    done(call(f"corpus import {runs} --replace --name c"))
-    name = "corpora/trajectories"
-    assert reported(watched, name) == of_documents(watched, name)
 
 
 @pytest.mark.slow
@@ -161,19 +142,6 @@ def test_imported_labels_are_resolved_and_reported(
     name = "operations/reviewed_labels"
     assert reported(watched, name) == of_documents(watched, name)
     assert len(watched.read_table("operations/c/labels.parquet")) == 2
-
-
-@pytest.mark.slow
-def test_labels_of_the_page_are_reported_when_it_stops(watched: Store) -> None:
-    session_batch(watched)
-    with served(watched):
-        pass
-    assert not watched.local_path("dagster/locks").exists(), "no label, no report"
-    with served(watched) as page:
-        client = Client(page.url, links=page.links)
-        client.label(client.enter("Ann"), 1)
-    name = "operations/reviewed_labels"
-    assert reported(watched, name) == of_documents(watched, name)
 
 
 @pytest.mark.slow

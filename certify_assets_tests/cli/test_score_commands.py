@@ -90,18 +90,6 @@ def test_groups_of_tasks_are_resampled_instead_of_tasks(call: Call, tmp_path: Pa
     assert refused.code == 2 and "Give each task one group." in refused.err
 
 
-def test_a_list_of_certificates_verifies_one_by_one(
-    call: Call, scores: Path, tmp_path: Path
-) -> None:
-    kept = tmp_path / "both.json"
-    document = call(f"certificate {scores} --json --out {kept}").json
-    verified = call(f"verify {kept} {scores} --json").json
-    assert verified["certificates"] == 2 and "which judge" in verified["not_vouched"]
-    document["certificates"][1]["coverage"] = 0.5
-    kept.write_text(json.dumps(document), "utf-8")
-    assert "certificate 2 of 2" in call(f"verify {kept} {scores}").err
-
-
 def test_audit_uses_test_and_names_its_verdict(call: Call, scores: Path, certificate: Path) -> None:
     answer = call(f"audit {certificate} {scores} --json")
     assert answer.code == 0 and answer.json["verdict"] in {"PASS", "WARN"}
@@ -137,18 +125,6 @@ def test_audit_writes_the_decided_runs_whose_label_says_otherwise(
     )
     assert call("audit", both, scores, "--disagreements", scores).code == 2
     assert len(shown.out.splitlines()) <= 20
-
-
-def test_an_audit_says_how_many_rows_lie_in_both_regions(
-    call: Call, scores: Path, tmp_path: Path
-) -> None:
-    both = tmp_path / "both.json"
-    assert call("certificate", scores, "--alpha", ".45", "--out", both).code == 0
-    document = json.loads(both.read_text("utf-8"))
-    lower, upper = (item["threshold"] for item in document["certificates"])
-    test = pd.read_csv(scores).query("split == 'test'")
-    number = int(((test["score"] <= lower) & (test["score"] >= upper)).sum())
-    assert number > 1 and f"{number} rows lie in both regions" in call("audit", both, scores).out
 
 
 def test_resample_exactly_and_by_draws(call: Call, scores: Path) -> None:
@@ -216,20 +192,6 @@ def test_bad_usage_is_exit_two_and_one_sentence(
     answer = call(f"{filled} --json" if as_json else filled)
     assert answer.code == 2 and answer.out == ""
     assert word in answer.err and answer.err.count("\n") == 1
-
-
-def test_every_command_has_help(call: Call) -> None:
-    import click
-
-    from certify_assets.cli.main import cli
-
-    assert call("--help").code == 0
-    with click.Context(cli) as context:
-        for name in cli.list_commands(context):
-            command = cli.get_command(context, name)
-            assert command is not None and command.help
-            for option in (item for item in command.params if isinstance(item, click.Option)):
-                assert option.help, (name, option.name)
 
 
 def test_a_judge_that_contradicts_itself_is_a_finding(

@@ -21,15 +21,6 @@ def test_a_small_study_as_json_and_file(call: Call, tmp_path: Path) -> None:
     assert "4 of 4: paper G=30 ρ=0.5" in answer.err
 
 
-def test_a_table_for_people(call: Call) -> None:
-    answer = call("research simulate --design fooled --tasks 20 --trials 3")
-    assert answer.code == 0
-    for word in ("fooled G=20", "fooled_larger G=20", "guarded_taskboot", "coverage"):
-        assert word in answer.out
-    assert "…" not in answer.out
-    assert "0.650" in call("research simulate --tasks 20 --rho 0.1 --trials 2").out
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

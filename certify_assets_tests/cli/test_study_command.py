@@ -61,9 +61,3 @@ def test_a_failed_asset_is_exit_1_and_the_rest_is_there(
     assert failed["asset"] == "research/certifiability"
     assert failed["reason"] == "OSError: disk full"
     assert "research/certifiability failed: OSError: disk full" in answer.err
-
-
-def test_what_cannot_be_is_refused_in_a_sentence(call: Call, root: str) -> None:
-    for arguments, words in (("nowhere", "nowhere"), ("c --profile long", "long")):
-        answer = call(f"research study {arguments} --root {root}")
-        assert answer.code == 2 and words in answer.err
