@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import Counter
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
 from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,20 +49,13 @@ _NAME = 60
 _logger = getLogger(__name__)
 
 
-@dataclass
-class _Run:
-    """What one run has written, for its last line."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-
-
 @hooks("inbox", f"writes finished samples to {INBOX}, to be decided by `certify ops ingest`")
 class Inbox(Hooks):  # type: ignore[misc]
     """Writes every finished sample as one log of the format that `certify` reads."""
 
     def __init__(self) -> None:
         self._specs: dict[str, EvalSpec] = {}
-        self._runs: dict[str, _Run] = {}
+        self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     def enabled(self) -> bool:
         """Whether the variable names a folder."""
@@ -79,25 +71,25 @@ class Inbox(Hooks):  # type: ignore[misc]
 
     async def on_sample_end(self, data: SampleEnd) -> None:
         """Write the sample; what fails is one warning a run, never the evaluation's end."""
-        run = self._runs.setdefault(data.run_id, _Run())
+        counts = self._counts[data.run_id]
         # without an await from here on, so that samples that end together do not mix
         try:
             written = write_sample(
                 _folder(), self._specs[data.eval_id], data.sample, identity=data.sample_id
             )
-            run.counts["written" if written else "there"] += 1
+            counts["written" if written else "there"] += 1
         except Exception as error:
-            if not run.counts["failed"]:
+            if not counts["failed"]:
                 _logger.warning(
                     f"certify_assets: sample {data.sample.id!r} was not written to the inbox "
                     f"({error or type(error).__name__}); the evaluation continues, and its log can "
                     "be imported with --format inspect."
                 )
-            run.counts["failed"] += 1
+            counts["failed"] += 1
 
     async def on_run_end(self, data: RunEnd) -> None:
         """Log what became of the samples."""
-        counts = self._runs.pop(data.run_id, _Run()).counts
+        counts = self._counts.pop(data.run_id, None)
         if counts:
             _logger.info(
                 f"certify_assets: {counts['written']} samples written to {os.environ.get(INBOX)}, "

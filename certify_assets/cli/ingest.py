@@ -97,7 +97,7 @@ def ingest(
     the exit code is 3.
     """
     from certify_assets.cli.launching import report_stored
-    from certify_assets.operations.batch_audit import audit_summaries
+    from certify_assets.operations.batch_audit import audit_summaries, standing_record
     from certify_assets.operations.batches import is_decided, waiting_batches
     from certify_assets.operations.deciding import decide_ready
     from certify_assets.operations.deployment import Deployment
@@ -133,7 +133,9 @@ def ingest(
         report_stored(corpus, "ops ingest", *stored)
     # these very files may have made batches earlier
     earlier = {*received.batches} - {record.batch for record in records}
-    records += [_standing(corpus, name) for name in sorted(earlier) if is_decided(corpus, name)]
+    records += [
+        standing_record(corpus, name) for name in sorted(earlier) if is_decided(corpus, name)
+    ]
     refused = any(not item.decided for item in records)
     if dry_run and (came or waiting_batches(corpus)):
         # what the call itself would find
@@ -166,21 +168,6 @@ def ingest(
     blocks += draws or (["No run waits for a draw of labels."] if draw else [])
     # what was read is said already
     answer(document, *(blocks or [None]), code=NOTHING if refused else 0)
-
-
-def _standing(corpus: Corpus, batch: str) -> BatchRecord:
-    """Return how a batch was decided, with what its draw promises by now."""
-    from certify_assets.operations.batch_audit import BatchAudit
-    from certify_assets.operations.batches import BatchRecord, draw_of
-
-    record, draw = BatchRecord.load(corpus, batch), draw_of(corpus, batch)
-    if draw is None:
-        return record
-    audit = BatchAudit.load(corpus, draw) if draw else None
-    promises = [text for text in record.promises if not text.startswith("batch certificate")]
-    promises += [] if audit is None else [audit.promise]
-    findings = tuple(item for item in record.findings if item["code"] != "waits_for_draw")
-    return record.model_copy(update={"findings": findings, "promises": tuple(promises)})
 
 
 def _write(corpus: Corpus, records: list[BatchRecord], path: Path) -> None:

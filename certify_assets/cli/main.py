@@ -25,65 +25,54 @@ from certify_assets.errors import CertifyError, UnreadableFileError
 
 __all__ = ["cli", "main"]
 
-# section → command → where it is, and its summary: a command's libraries are imported when it is
-# called, not for `certify --help`
-_SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
+# section → command → summary: a command's libraries are imported when it is called, not for
+# `certify --help`
+_SECTIONS: Final[dict[str, dict[str, str]]] = {
     "Score tables": {
-        "doctor": (
-            "doctor:doctor",
-            "Say what scores or logs hold, and what they can certify.",
-        ),
-        "certificate": (
-            "certificate:certificate",
-            "Certify what share of trajectories a judge may decide alone.",
-        ),
-        "sample": ("sample:sample", "Draw the runs to label, before any label."),
-        "verify": ("check:verify", "Recompute a certificate and compare every byte."),
-        "show": ("certificate:show", "Show a certificate in words, with its hashes."),
-        "audit": ("check:audit", "Audit a certified threshold on other labelled tasks."),
-        "decide": ("check:decide", "Decide new trajectories: auto-fail, auto-pass or review."),
-        "batch": ("batch:batch", "Certify one finite batch by labels drawn from it."),
-        "monitor": (
-            "monitor:monitor",
-            "Raise an alarm when newly labelled tasks show an error above α.",
-        ),
-        "plan": ("plan:plan", "Plan the sample size: tasks needed, predicted coverage, gates."),
-        "report": ("check:report", "Draw a certificate as a page that opens from disk."),
-        "resample": (
-            "check:resample",
-            "Estimate how often a threshold's error exceeds α under resampled tasks.",
-        ),
+        "doctor": "Say what scores or logs hold, and what they can certify.",
+        "certificate": "Certify what share of trajectories a judge may decide alone.",
+        "sample": "Draw the runs to label, before any label.",
+        "verify": "Recompute a certificate and compare every byte.",
+        "show": "Show a certificate in words, with its hashes.",
+        "audit": "Audit a certified threshold on other labelled tasks.",
+        "decide": "Decide new trajectories: auto-fail, auto-pass or review.",
+        "batch": "Certify one finite batch by labels drawn from it.",
+        "monitor": "Raise an alarm when newly labelled tasks show an error above α.",
+        "plan": "Plan the sample size: tasks needed, predicted coverage, gates.",
+        "report": "Draw a certificate as a page that opens from disk.",
+        "resample": "Estimate how often a threshold's error exceeds α under resampled tasks.",
     },
     "Corpora and judges": {
-        "run": ("platform:run", "Run the pipeline of one corpus, from runs to pages."),
-        "demo": ("platform:demo", "Run the pipeline of the embedded corpora."),
-        "corpus": ("corpus:corpus", "Import, list, show, split and remove corpora."),
-        "judge": ("judge:judge", "Train, score and compare judges."),
+        "run": "Run the pipeline of one corpus, from runs to pages.",
+        "demo": "Run the pipeline of the embedded corpora.",
+        "corpus": "Import, list, show, split and remove corpora.",
+        "judge": "Train, score and compare judges.",
     },
     "Operation": {
-        "ops": (
-            "ops:ops",
-            "Deploy judges, ingest batches, recertify, and follow decisions to their sources.",
-        ),
-        "review": ("review:review", "Show, export, serve and import the review queue."),
-        "ledger": ("ledger:ledger", "Show who read TEST; verify and export the ledger."),
-        "backup": ("upkeep:backup", "Copy the data root into a folder while others work."),
-        "restore": ("upkeep:restore", "Make an empty data root that of a backup."),
-        "gc": ("upkeep:gc", "Remove objects that nothing in the ledger names."),
-        "pages": ("upkeep:pages", "Make the copies below pages/ again."),
+        "ops": "Deploy judges, ingest batches, recertify, and follow decisions to their sources.",
+        "review": "Show, export, serve and import the review queue.",
+        "ledger": "Show who read TEST; verify and export the ledger.",
+        "backup": "Copy the data root into a folder while others work.",
+        "restore": "Make an empty data root that of a backup.",
+        "gc": "Remove objects that nothing in the ledger names.",
+        "pages": "Make the copies below pages/ again.",
     },
     "Research": {
-        "research": (
-            "research:research",
-            "Run the study, the certifiability law, the simulation and harvests.",
-        )
+        "research": "Run the study, the certifiability law, the simulation and harvests.",
     },
     "Interface": {
-        "ui": ("ui:ui", "Start the Dagster UI and the MLflow UI."),
-        "schema": ("schema:schema", "Print the JSON schema of a document for editors."),
+        "ui": "Start the Dagster UI and the MLflow UI.",
+        "schema": "Print the JSON schema of a document for editors.",
     },
 }
-_COMMANDS: Final = {name: found for part in _SECTIONS.values() for name, found in part.items()}
+_COMMANDS: Final = [name for part in _SECTIONS.values() for name in part]
+#: modules of commands that do not have one of their own name
+_MODULES: Final = {
+    "show": "certificate",
+    **dict.fromkeys(("verify", "audit", "decide", "report", "resample"), "check"),
+    **dict.fromkeys(("run", "demo"), "platform"),
+    **dict.fromkeys(("backup", "restore", "gc", "pages"), "upkeep"),
+}
 
 
 class _ReaderGoneError(Exception):
@@ -107,13 +96,13 @@ class _Lazy(click.Group):
             raise _ReaderGoneError from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return _COMMANDS
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(import_module(f"certify_assets.cli.{module}"), attribute)
+        module = import_module(f"certify_assets.cli.{_MODULES.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, cmd_name)
         return command
 
     def resolve_command(
@@ -128,7 +117,7 @@ class _Lazy(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for heading, commands in _SECTIONS.items():
             with formatter.section(heading):
-                formatter.write_dl([(name, summary) for name, (_, summary) in commands.items()])
+                formatter.write_dl([*commands.items()])
 
 
 @click.group(

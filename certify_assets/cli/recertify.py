@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -12,7 +11,6 @@ from click.core import ParameterSource
 from certify_assets.cli.options import COUNT, NATURAL, OPEN_SHARE, corpus_option
 from certify_assets.cli.output import NOTHING, answer, answers, figures, say, table
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.words import WORDS, percent
@@ -20,7 +18,6 @@ from certify_assets.words import WORDS, percent
 if TYPE_CHECKING:
     from certify_assets.operations.deployment import Deployed
     from certify_assets.operations.recertification_record import RecertificationRecord
-    from certify_assets.operations.spending import Schedule
 
 
 _SHOWN = (
@@ -102,6 +99,7 @@ def recertify(
     from certify_assets.cli.launching import report_stored
     from certify_assets.operations.deployment import certified_judge, load_deployment
     from certify_assets.operations.notifications import notify
+    from certify_assets.operations.recertification import preview_recertification
     from certify_assets.operations.recertification import recertify as make
     from certify_assets.operations.rollout import RELABELLING_ACCEPTED, promote
     from certify_assets.operations.spending import Schedule
@@ -117,7 +115,7 @@ def recertify(
         None if schedule is None else Schedule(schedule, total, count=count, least_new_tasks=every)
     )
     if dry_run:
-        preview = _preview(judged, declared)
+        preview = preview_recertification(judged, declared)
         title = f"Recertification {preview['number']} of {judged} on {corpus}"
         look = "A look at what would come of it is a recertification: run it without --dry-run."
         answer(preview, *figures(title, preview, most=_SHOWN), look)
@@ -153,34 +151,6 @@ def _deployed(corpus: Corpus) -> str:
             f"no judge is deployed on {corpus}; deploy one, or name a judge with --judge."
         )
     return document.judge
-
-
-def _preview(judge: JudgedCorpus, declared: Schedule | None) -> JsonObject:
-    """Return what a recertification would count and spend."""
-    from certify_assets.operations.recertification import plan_recertification
-    from certify_assets.operations.spending import Schedule, read_spending
-
-    spending, plan = read_spending(judge.corpus), plan_recertification(judge)
-    mine, counted, known = spending.of(judge.name), plan.counted, plan.known(spending)
-    schedule = spending.schedule or declared or Schedule()
-    number = known.number if known else len(spending.claims) + 1
-    share = mine.next_share() if spending.schedule is not None else schedule.share(1)
-    return {
-        "corpus": judge.corpus.name,
-        "judge": judge.name,
-        "number": number,
-        "delta": known.delta if known else share,
-        "made_before": known is not None,
-        "schedule": asdict(schedule),
-        "drawn": counted.drawn,
-        "counted": len(counted.tasks),
-        "new_tasks": len(plan.new_tasks),
-        "needed": schedule.least_new_tasks,
-        "left_out": dict(counted.left_out),
-        "open_share": counted.open_share,
-        "spent": mine.spent,
-        "total": mine.total(),
-    }
 
 
 def _blocks(record: RecertificationRecord) -> list[Any]:

@@ -19,6 +19,7 @@ from certify_assets.errors import CertifyError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.batches import (
+    BatchRecord,
     ClosedBatch,
     DrawnBatch,
     batch_names,
@@ -343,3 +344,15 @@ def closing_holds(audit: BatchAudit) -> bool:
     return audit.said() == dict(closing.outcomes) and (
         stored.astype(str).to_numpy().tolist() == again.astype(str).to_numpy().tolist()
     )
+
+
+def standing_record(corpus: Corpus, batch: str) -> BatchRecord:
+    """Return how a batch was decided, with what its draw promises by now."""
+    record, draw = BatchRecord.load(corpus, batch), draw_of(corpus, batch)
+    if draw is None:
+        return record
+    audit = BatchAudit.load(corpus, draw) if draw else None
+    promises = [text for text in record.promises if not text.startswith("batch certificate")]
+    promises += [] if audit is None else [audit.promise]
+    findings = tuple(item for item in record.findings if item["code"] != "waits_for_draw")
+    return record.model_copy(update={"findings": findings, "promises": tuple(promises)})

@@ -26,6 +26,7 @@ from certify_assets.certificates.one_run import CAP, fewest_rows
 from certify_assets.certificates.procedures import CONFIDENT, PROVED, find_procedure
 from certify_assets.certificates.sampling import TASKS, table_hash
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.documents import JsonObject
 from certify_assets.errors import (
     CertifyError,
     GateClosedError,
@@ -172,6 +173,31 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
         grid=grid,
         inputs_sha256=sha256_bytes(canonical_json(about)),
     )
+
+
+def preview_recertification(judge: JudgedCorpus, declared: Schedule | None) -> JsonObject:
+    """Return what a recertification would count and spend."""
+    spending, plan = read_spending(judge.corpus), plan_recertification(judge)
+    mine, counted, known = spending.of(judge.name), plan.counted, plan.known(spending)
+    schedule = spending.schedule or declared or Schedule()
+    number = known.number if known else len(spending.claims) + 1
+    share = mine.next_share() if spending.schedule is not None else schedule.share(1)
+    return {
+        "corpus": judge.corpus.name,
+        "judge": judge.name,
+        "number": number,
+        "delta": known.delta if known else share,
+        "made_before": known is not None,
+        "schedule": asdict(schedule),
+        "drawn": counted.drawn,
+        "counted": len(counted.tasks),
+        "new_tasks": len(plan.new_tasks),
+        "needed": schedule.least_new_tasks,
+        "left_out": dict(counted.left_out),
+        "open_share": counted.open_share,
+        "spent": mine.spent,
+        "total": mine.total(),
+    }
 
 
 def _one_draw(table: pd.DataFrame, runs_of_task: RunsOfTask) -> tuple[pd.DataFrame, SampleInputs]:

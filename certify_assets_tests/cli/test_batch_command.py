@@ -11,9 +11,7 @@ import pandas as pd
 import pytest
 
 from certify_assets_tests.builders import score_rows
-from certify_assets_tests.cli.calling import Answer, Call
-
-Ask = Callable[..., Answer]
+from certify_assets_tests.cli.calling import Call
 
 
 @pytest.fixture
