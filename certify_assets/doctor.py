@@ -284,11 +284,12 @@ def _opened(paths: Sequence[Path], reading: ReadingOptions) -> tuple[JudgedRuns,
 
 def _of_table(path: Path, reading: ReadingOptions) -> tuple[JudgedRuns, dict[str, str]]:
     """Return a score table with the kinds of its columns; find names and scores by their words."""
-    every = read_table(path, set())
+    usual = {**COLUMNS, **reading.columns}
+    # of a workbook the sheet that has them
+    every = read_table(path, set(usual.values()))
     names = [name for name in every.names if name]
     if names and not len(every):
         raise InputError(f"{path} has a header but no rows. Write one row a trajectory.")
-    usual = {**COLUMNS, **reading.columns}
     there = {one: found[0] for one in usual if (found := [*matched(names, {usual[one]}).values()])}
     columns: dict[str, str] = {}
     for one in ("task", "id", "agent"):
@@ -310,7 +311,7 @@ def _of_table(path: Path, reading: ReadingOptions) -> tuple[JudgedRuns, dict[str
         there[one]: kind for one, kind in (("score", JUDGE), ("outcome", TRUTH)) if one in there
     }
     others = {name: kind_by_name(name) for name in names if name not in used and name not in kinds}
-    table, known = read_table(path, set(others)), {*kinds.values()}
+    table, known = read_table(path, set(names)), {*kinds.values()}
     for name, kind in others.items():
         # a score or outcome that is named as such leaves no doubt
         if kind and kind not in known and name in table.columns:
@@ -331,7 +332,7 @@ def _names(runs: JudgedRuns, kind: str, name: str | None) -> list[str]:
     if name is None:
         return [column for column, found in runs.kinds.items() if found == kind]
     if isinstance(runs.source, Path):
-        names = read_table(runs.source, set()).names
+        names = read_table(runs.source, {name}).names
         if not matched(names, {name}):
             raise InputError(
                 f"{runs.source} has no column {name!r}; its columns are {', '.join(names[:12])}. "
@@ -390,7 +391,7 @@ def _found(runs: JudgedRuns, tables: Mapping[str, ScoreTable], outcome: str | No
         tasks = table.tasks.tolist()
         agents = [] if table.agents is None else sorted(set(table.agents.tolist()))
     elif isinstance(runs.source, Path):
-        tasks = list(range(len(read_table(runs.source, set()))))
+        tasks = list(range(len(read_table(runs.source, set(COLUMNS.values())))))
     else:
         tasks = runs.source[COLUMNS["task"]].tolist()
         agents = sorted(set(runs.source[COLUMNS["agent"]]))

@@ -337,6 +337,17 @@ def test_a_name_in_a_log_writes_no_line_of_the_answer(call: Call, table: Make) -
     assert not any(line.startswith("next: rm") for line in answer.out.splitlines())
 
 
+def test_of_a_workbook_the_sheet_with_the_table_is_read(call: Call, table: Make) -> None:
+    notes = pd.DataFrame({"note": ["read me"]})
+    for name, other in (("one.xlsx", notes), ("two.xlsx", rows())):
+        with pd.ExcelWriter(name) as book:
+            other.to_excel(book, sheet_name="first", index=False)
+            rows().to_excel(book, sheet_name="runs", index=False)
+    assert "320 runs of 80 tasks" in call("doctor one.xlsx").out
+    refused = call("doctor two.xlsx")
+    assert refused.code == 2 and "the table in several sheets ('first', 'runs')" in refused.err
+
+
 def test_what_cannot_be_settled_is_asked(call: Call, table: Make) -> None:
     twice = table("twice.csv", lambda frame: frame.drop(columns="outcome").assign(passed=1, gold=1))
     asked = call(f"doctor {twice} --out sheet.csv")
