@@ -350,7 +350,7 @@ def _read(frame: Any, reading: ReadingOptions) -> ScoreTable:
         words += [
             f"{name}={text!r}" for name, text in problems.options.items() if name not in COLUMNS
         ]
-        remedy = f"\n  try: certify(table, {', '.join(words)})" if words else ""
+        remedy = f"\n  {problems.lead}: certify(table, {', '.join(words)})" if words else ""
         raise InputError(_in_python(str(problems)) + remedy) from None
     except InputError as error:
         raise InputError(_in_python(str(error))) from None

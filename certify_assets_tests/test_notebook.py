@@ -115,7 +115,7 @@ def test_columns_are_read_as_those_of_score_tables(runs: pd.DataFrame, plain: Ce
     message = str(refused.value)
     for words in (
         "no column 'task_id'",
-        "try: certify(table, columns={'score': 'p', 'task': 'Instance'",
+        ": certify(table, columns={'score': 'p', 'task': 'Instance'",
     ):
         assert words in message and "--" not in message
     for table, more, words in (

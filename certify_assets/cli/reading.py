@@ -361,9 +361,7 @@ def remedies() -> Iterator[None]:
         words += ["--columns", named] if named else []
         for name, text in problems.options.items():
             words += [] if name in columns else ["--set", f"{name}={text}"]
-        # a word that only the user knows is no part of a command that runs
-        lead = "fill in" if {"NAME", "VALUE"} & {*problems.options.values()} else "try"
-        raise InputError(f"{problems}\n  {lead}: {shlex.join(words)}") from None
+        raise InputError(f"{problems}\n  {problems.lead}: {shlex.join(words)}") from None
 
 
 def reading_words(reading: ReadingOptions) -> list[str]:

@@ -73,6 +73,11 @@ class TableError(InputError):
             problems[0] if len(problems) == 1 else f"the table has several faults:{several}"
         )
 
+    @property
+    def lead(self) -> str:
+        """What leads a call with the options: only users know some values, so it does not run."""
+        return "fill in" if {"NAME", "NUMBER", "VALUE"} & {*self.options.values()} else "try"
+
 
 class ScoreScaleError(TableError):
     """Scores that are not on the scale that they are said to have."""

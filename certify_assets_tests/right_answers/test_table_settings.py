@@ -177,7 +177,7 @@ def test_grades_and_words_for_no_label_are_asked_about_at_once(call: Call, tmp_p
     frame.to_csv(tmp_path / "a.csv", index=False)
     refused = call(f"certificate {tmp_path}/a.csv")
     assert refused.code == 2 and "from 3 to 8" in refused.err
-    line = refused.err.partition("try: certify ")[2].strip()
+    line = refused.err.partition("fill in: certify ")[2].strip()
     assert line.endswith("--set threshold=NUMBER --set no_label=skip,unsure")
     line = line.replace("NUMBER", "5") + " --set unlabelled=drop --json"
     assert call(line).json["certificates"][0]["trajectories"] == len(PLAIN) - 2
