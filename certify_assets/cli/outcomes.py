@@ -61,8 +61,6 @@ def outcomes(corpus: Corpus, path: Path, source: str, reading: ReadingOptions) -
     uses = {use: [item for item in known if item.use == use] for use in _USES}
     wrong = [item for item in known if item.wrong]
     contradictions = [item for item in known if item.contradicted]
-    overruled = [item for item in known if item.overruled]
-    denied = [item for item in known if item.denied_by]
     document = {
         "corpus": corpus.name,
         "source": source,
@@ -85,8 +83,7 @@ def outcomes(corpus: Corpus, path: Path, source: str, reading: ReadingOptions) -
         *([f"In no decided batch: {number_of(len(made.unknown), 'run')}."] if made.unknown else []),
         TextTable("Known outcomes", ["use", "runs", "decided wrongly"], rows),
         *_listed("Decided wrongly", wrong),
-        *_listed("Reviewers said otherwise, and their label counts", overruled),
-        *_listed("Another source said otherwise, and the later one counts", denied),
+        *_listed("Reviewers, or another source before, said otherwise", contradictions),
         *([f"Monitor: {monitored.reason}"] if monitored else []),
         code=NOTHING if monitored and monitored.status == "alarm" else 0,
     )

@@ -246,7 +246,7 @@ def serve(
     opened = _open(store, corpus)
     _require_reachable(host, exposed)
     if public_url and not re.fullmatch(
-        r"https://[a-z0-9.\-]+(/[\w.~\-]+)*/?", public_url, re.ASCII
+        r"https://[a-z0-9.\-]+(:[0-9]+)?(/[\w.~\-]+)*/?", public_url, re.ASCII
     ):
         raise InputError(
             f"--public-url {public_url!r} is no address of a proxy. Give one like "

@@ -90,12 +90,7 @@ class DecidedOutcome:
     @property
     def contradicted(self) -> bool:
         """Whether reviewers or another source said otherwise."""
-        return self.overruled or bool(self.denied_by)
-
-    @property
-    def overruled(self) -> bool:
-        """Whether reviewers said otherwise, whose label counts."""
-        return self.label is not None and self.label != self.outcome
+        return bool(self.denied_by) or (self.label is not None and self.label != self.outcome)
 
 
 def import_outcomes(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -218,21 +217,3 @@ def test_labels_by_plain_keys_on_a_phone(browser: Any, store: Store) -> None:
         assert "12 of 14 labelled" in page.locator(".top").inner_text()
     assert [one.outcome for one in labels_of(store)] == [1, 0, 1, 0] * 3 + [None, 0]
     assert troubles == []
-
-
-def test_the_whole_run_is_a_text(browser: Any, tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "root"))
-    rows = [{"cell": "word " * 800 + ("needle" if n == 14 else "")} for n in range(30)]
-    step = Step("go", f"tool find: {json.dumps(rows)}")
-    runs = [Trajectory("c", "t", "r", "a", 0, "Do it", (step,), None)]
-    write_batch(store, [decided("r", task_id="t", asked="undecided")], runs)
-    page = browser.new_context(viewport={"width": 1400, "height": 900}).new_page()
-    with served(store, "--reviewer", "Ann") as server:
-        enter(page, server, "Ann")
-        assert page.get_by_text("characters cut").count() == 1
-        assert page.get_by_text("needle").count() == 0
-        with page.expect_popup() as opened:
-            page.get_by_role("link", name="The whole run as text").click()
-        whole = opened.value
-        whole.wait_for_load_state()
-        assert "needle" in whole.inner_text("body") and "OBSERVATION" in whole.inner_text("body")

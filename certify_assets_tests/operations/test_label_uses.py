@@ -7,7 +7,7 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.audit_sample import count_audit_tasks, drawn_decisions
+from certify_assets.operations.audit_sample import count_audit_tasks
 from certify_assets.operations.batches import ClosedBatch, DrawnBatch
 from certify_assets.operations.decisions import PROVISIONAL, decisions_of
 from certify_assets.operations.monitoring import monitor_judge, operation_stream
@@ -117,19 +117,6 @@ def test_a_recertification_is_the_same_with_and_without_labels_of_a_draw(store: 
     # drawn before scoring: runs of new agents too
     assert counted.tasks == AUDIT and len(counted.rows) == len(AUDIT)
     assert not set(counted.rows["trajectory_id"]) & set(drawn["trajectory_id"])
-
-
-def test_labels_of_a_batch_draw_do_not_count_for_the_task_of_the_audit_sample(
-    store: Store,
-) -> None:
-    rows = provisional_batch(store)
-    drawn = label_draw(store, rows)
-    part = drawn[drawn["task_id"].isin(AUDIT)]
-    adapter = str(judge_of(store).calibration[1]["adapter_sha256"])
-    counted = count_audit_tasks(Corpus(store, "one"), adapter_sha256=adapter, plan=PLAN)
-    assert counted.tasks == [] and counted.left_out == {"open": len(AUDIT)}
-    frame = drawn_decisions(Corpus(store, "one")).set_index("trajectory_id")
-    assert len(part) and not frame.loc[part["trajectory_id"], "drawn"].any()
 
 
 def test_the_monitor_leaves_out_what_its_certificate_does_not_cover(
