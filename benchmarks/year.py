@@ -54,7 +54,6 @@ from certify_assets.cli import main as certify
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.families.lexical import LexicalJudge
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import SHOWN_VARIABLE
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits
 from certify_assets.operations.batches import BatchRecord, batch_names
 from certify_assets.operations.decisions import load_decisions
@@ -561,7 +560,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not (given.data / given.corpus).is_dir():
         print(f"skipped: {given.data / given.corpus} is not here")
         return 0
-    os.environ[SHOWN_VARIABLE] = "lexical"
     made = [live(given, given.seed + number) for number in range(given.seeds)]
     if len(made) > 1:
         print(averaged(made).to_string(float_format="%.4g"))

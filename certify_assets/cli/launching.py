@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.cli.output import NOTHING, printable, say
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import CertifyError, InputError, IntegrityError, StepFailedError
+from certify_assets.errors import InputError, IntegrityError, StepFailedError
 from certify_assets.files import write_atomic
 from certify_assets.storage.root import default_root
 from certify_assets.storage.store import Snapshot, Store
@@ -27,14 +27,11 @@ if TYPE_CHECKING:
     from certify_assets.research.tables import Outcome
 
 _EXECUTION, _STUDY = "certify_assets.defs.execution", "certify_assets.defs.research.study"
-_VARIABLES = ("DAGSTER_HOME", "CERTIFY_ROOT", "CERTIFY_SHOWN")
 
 
 def open_store(root: str | None) -> Snapshot:
     """Return the data root that an option names, else this process's."""
-    if root is None:
-        return Store(default_root()).now()
-    return Store(absolute(root)).now()
+    return Store(default_root() if root is None else absolute(root)).now()
 
 
 def dagster_environment(store: Store) -> dict[str, str]:
@@ -73,19 +70,14 @@ def platform(store: Store, module: str = _EXECUTION) -> Iterator[Any]:
     It is loaded by its name: the command line depends on no module of the code location. What
     the jobs print goes to stderr, since stdout is the command's own.
     """
-    # a command may make what the UI does not show
-    wanted = {**dagster_environment(store), "CERTIFY_SHOWN": ""}
-    before = {name: os.environ.get(name) for name in _VARIABLES}
-    os.environ.update({name: wanted[name] for name in _VARIABLES})
+    before = dict(os.environ)
+    os.environ.update(dagster_environment(store))
     try:
         with redirect_stdout(sys.stderr):
             yield importlib.import_module(module)
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def run_corpus(corpus: Corpus, *, quiet: bool, judges: Sequence[str] = ()) -> None:
@@ -104,12 +96,15 @@ def run_corpus(corpus: Corpus, *, quiet: bool, judges: Sequence[str] = ()) -> No
     with platform(Store(corpus.store.root)) as execution:
         try:
             code = execution.run_corpus(corpus.name, quiet=quiet, judges=judges)
-        except (OSError, CertifyError) as error:
-            raise error if isinstance(error, CertifyError) else _unusable(error) from error
         except Exception as error:
+            # SQLAlchemy names the error of the database
             if not isinstance(getattr(error, "orig", error), sqlite3.Error | OSError):
                 raise
-            raise _unusable(error) from error
+            home = os.environ["DAGSTER_HOME"]
+            raise StepFailedError(
+                f"{home} cannot be read or written ({_reason(error)}); free space or correct "
+                "permissions there, and call again to resume."
+            ) from error
     say_versions(Corpus(Store(corpus.store.root), corpus.name), known)
     if code == NOTHING:
         raise IntegrityError(
@@ -136,14 +131,6 @@ def run_study(store: Store, corpora: Sequence[str], profile: str) -> list[Outcom
     with platform(store, _STUDY) as study:
         found: list[Outcome] = study.run_study(corpora, profile=profile, say=say)
         return found
-
-
-def _unusable(error: Exception) -> StepFailedError:
-    home = os.environ.get("DAGSTER_HOME", "the Dagster home")
-    return StepFailedError(
-        f"{home} cannot be read or written ({_reason(error)}); free space or correct permissions "
-        "there, and call again to resume."
-    )
 
 
 def _reason(error: Exception) -> str:

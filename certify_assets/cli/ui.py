@@ -10,8 +10,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -24,6 +24,7 @@ from certify_assets.storage.store import Store
 
 # dagster dev ends its code servers within seconds, or not at all
 _PATIENCE_S = 4.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @click.command()
@@ -34,20 +35,14 @@ _PATIENCE_S = 4.0
 @click.option(
     "--host", default="127.0.0.1", help="Address to listen on; neither UI asks for a password."
 )
-@click.option(
-    "--all", "everything", is_flag=True, help="Show the assets of every judge and of the study."
-)
 @store_option
-def ui(port: int, mlflow_port: int, host: str, everything: bool, store: Store) -> None:
+def ui(port: int, mlflow_port: int, host: str, store: Store) -> None:
     """Start the Dagster UI, and MLflow next to it; stop both with Ctrl-C.
 
-    Two lines say where they are once they are ready; what the servers print is in ui.log of the
-    Dagster home. It shows the judges that every corpus gets, those of judges.yaml, and others once
-    the data root has something of them; the study where one was made. CERTIFY_SHOWN names others,
-    with commas.
+    Two lines say where they are once they are ready. What the servers print is in ui.log of the
+    Dagster home.
     """
     from certify_assets.cli.launching import dagster_environment, find_program
-    from certify_assets.judges.specs import SHOWN_VARIABLE
     from certify_assets.storage.tracking import Tracker, make_database
 
     dagster, mlflow = find_program("dagster"), find_program("mlflow")
@@ -56,9 +51,7 @@ def ui(port: int, mlflow_port: int, host: str, everything: bool, store: Store) -
             "the program dagster is not installed next to this Python; install dagster-webserver."
         )
     environment = {
-        **shown_judges(store),
         **dagster_environment(store),
-        **({SHOWN_VARIABLE: ""} if everything else {}),
         "MLFLOW_UI_URL": f"http://{host}:{mlflow_port}",
         # only its pages are wanted here; its job runner keeps seven processes awake
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
@@ -86,17 +79,6 @@ def ui(port: int, mlflow_port: int, host: str, everything: bool, store: Store) -
     run_together(commands, environment, log=log, address=address, ready=ready)
 
 
-def shown_judges(store: Store) -> dict[str, str]:
-    """Return the setting that limits the assets of a UI to what a data root has a use for."""
-    from certify_assets.judges.specs import JUDGES, QUICK_JUDGES, SHOWN_VARIABLE
-
-    if any(store.names(folder) for folder in ("study", "real_scores")):
-        return {}
-    used = {name for name in JUDGES if store.names(f"judges/{name}")}
-    shown = [name for name in JUDGES if name in used.union(QUICK_JUDGES)]
-    return {SHOWN_VARIABLE: ",".join(shown)}
-
-
 def require_free(host: str, port: int, option: str) -> None:
     """Refuse a port on which another server answers: its pages would pass for ours."""
     try:
@@ -119,7 +101,10 @@ def run_together(
 ) -> None:
     """Run servers, their output in a log, until one ends or a signal comes; then end them all."""
     processes: list[subprocess.Popen[bytes]] = []
-    with log.open("wb") as noise, _stopping(), suppress(KeyboardInterrupt):
+    for number in _SIGNALS:
+        # SIGINT is ignored where a shell started this in the background
+        signal.signal(number, signal.default_int_handler)
+    with log.open("wb") as noise, suppress(KeyboardInterrupt):
         try:
             for command in commands:
                 processes.append(
@@ -133,16 +118,16 @@ def run_together(
                         preexec_fn=with_parent(signal.SIGTERM),
                     )
                 )
-            is_ready = False
+            while not _answers(address):
+                _require_alive(processes, log)
+                time.sleep(0.2)
+            ready()
             while True:
                 _require_alive(processes, log)
-                if not is_ready and _answers(address):
-                    is_ready = True
-                    ready()
                 time.sleep(0.2)
         finally:
             # a second signal while these end would leave them behind
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in _SIGNALS:
                 signal.signal(number, signal.SIG_IGN)
             say("stopping")
             _end(processes)
@@ -162,29 +147,9 @@ def _answers(address: str) -> bool:
 def _require_alive(processes: Sequence[subprocess.Popen[bytes]], log: Path) -> None:
     for process in processes:
         if (code := process.poll()) is not None:
-            said = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
-            name = Path(str(process.args[0])).name if isinstance(process.args, list) else "a server"
-            raise StepFailedError(
-                f"{name} ended with code {code} ({said[-1].strip() if said else 'no output'}); "
-                f"its log is {log}."
-            )
-
-
-@contextmanager
-def _stopping() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM stop, also where a shell started this in the background."""
-    # which has SIGINT ignored for whatever it starts with &
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, _stop) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
-
-
-def _stop(*_: object) -> None:
-    raise KeyboardInterrupt
+            said = log.read_text("utf-8", "replace").split("\n")
+            last = next((line.strip() for line in reversed(said) if line.strip()), "no output")
+            raise StepFailedError(f"a server ended with code {code} ({last}); its log is {log}.")
 
 
 def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:

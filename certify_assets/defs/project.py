@@ -15,7 +15,6 @@ from certify_assets.defs.names import code_version, corpora_partitions
 from certify_assets.errors import InputError
 from certify_assets.judges.spec import JudgeSpec
 from certify_assets.judges.specs import (
-    SHOWN_VARIABLE,
     ConfiguredJudges,
     configured_judges,
     platform_judges,
@@ -121,12 +120,12 @@ def this_project() -> Project:
 
     Commands do not load the project of their users, and report under its keys.
     """
-    given, shown = os.environ.get(PREFIX_VARIABLE), os.environ.get(SHOWN_VARIABLE)
+    given = os.environ.get(PREFIX_VARIABLE)
     try:
         prefix = parse_prefix(given) if given else ()
     except ValueError as error:
         raise InputError(f"{PREFIX_VARIABLE} is {given!r}: {error}.") from None
-    return Project.of(prefix, [*shown.split(","), *judges_document().judges] if shown else None)
+    return Project.of(prefix, None)
 
 
 def parse_prefix(value: object) -> tuple[str, ...]:

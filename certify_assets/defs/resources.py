@@ -15,7 +15,6 @@ from pydantic import Field, PrivateAttr
 from certify_assets.defs.names import CORPORA_GROUP
 from certify_assets.defs.project import PREFIX_VARIABLE
 from certify_assets.errors import InputError, MissingToolError
-from certify_assets.judges.specs import SHOWN_VARIABLE
 from certify_assets.processes import end_with_parent
 from certify_assets.storage.root import default_root
 from certify_assets.storage.store import Snapshot, Store
@@ -160,7 +159,6 @@ _HANDED_ON = [
     "DAGSTER_HOME",
     "CERTIFY_ROOT",
     "CERTIFY_JUDGES",
-    SHOWN_VARIABLE,
     PREFIX_VARIABLE,
     "CERTIFY_EXECUTOR",
     "MLFLOW_UI_URL",

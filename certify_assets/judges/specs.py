@@ -29,8 +29,6 @@ PROCEDURES = ("pseudo_task", "guarded_taskboot", "taskboot", "naive")
 
 FILE = "judges.yaml"
 VARIABLE = "CERTIFY_JUDGES"
-#: judges of the platform that have assets next to those of the document, with commas; all without
-SHOWN_VARIABLE = "CERTIFY_SHOWN"
 
 # groups of other assets, which jobs select by, and the leak controls of a comparison
 _TAKEN = (

@@ -1,16 +1,11 @@
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
-from certify_assets.cli.ui import shown_judges
 from certify_assets.definitions import defs
-from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES, QUICK_JUDGES
-from certify_assets.storage.store import Store
+from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES
 
 
 def named(prefix: str, names: str) -> set[str]:
@@ -175,36 +170,3 @@ def incoming(tmp_path: Path) -> Path:
     path.write_text('{"task_id": "t", "outcome": 1, "text": "x"}\n', "utf-8")
     os.utime(path, (1, 1))
     return path
-
-
-def test_a_ui_shows_what_a_data_root_has_a_use_for(tmp_path: Path) -> None:
-    store = Store(str(tmp_path))
-    shown = shown_judges(store)
-    assert shown == {"CERTIFY_SHOWN": ",".join(QUICK_JUDGES)}
-    (tmp_path / "judges.yaml").write_text(
-        "judges: [{name: mine, family: lexical, chars: 2000}]\n", "utf-8"
-    )
-    code = (
-        "import json\n"
-        "from certify_assets.definitions import defs\n"
-        "graph = defs.get_repository_def().asset_graph\n"
-        "job = defs.resolve_job_def('onboard_corpus').asset_layer.executable_asset_keys\n"
-        "missed = {above for key in job for above in graph.get(key).parent_keys} - set(job)\n"
-        "print(json.dumps([[key.to_user_string() for key in keys] for keys in (\n"
-        "    graph.get_all_asset_keys(), [key for key in missed if graph.get(key).is_executable]\n"
-        ")]))"
-    )
-    environment = {**os.environ, **shown, "CERTIFY_ROOT": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    names, missed = map(set, json.loads(done.stdout.splitlines()[-1]))
-    chains = {f"judges/{judge}/{name}" for judge in (*QUICK_JUDGES, "mine") for name in CHAIN}
-    assert len([name for name in names if "/mine/" not in name]) <= 40
-    assert names == CORPUS_ASSETS | OPERATION_ASSETS | {"research/main_table"} | chains
-    assert missed == {"operations/recertification"}, "no judge is missed that was not asked for"
-    store.write_json("judges/lexical_transfer/c/adapter.json", {})
-    assert "lexical_transfer" in shown_judges(store)["CERTIFY_SHOWN"].split(",")
-    store.write_json("study/main_table.json", {})
-    assert shown_judges(store) == {}, "the study needs every judge"

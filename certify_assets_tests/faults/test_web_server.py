@@ -45,7 +45,7 @@ def test_the_web_server_launches_the_run_and_the_command_says_what_stopped_it(
                 text.replace('"observation": ""', '"observation": "{\\"reward\\": 1}"'), "utf-8"
             )
         register_runs(store, name, runs, rl=False)
-    environment = {**platform_environment(root), "CERTIFY_SHOWN": "lexical"}
+    environment = platform_environment(root)
     home = Path(environment["DAGSTER_HOME"])
     home.mkdir(parents=True)
     shutil.copy(REPOSITORY / "certify_assets/dagster.yaml", home)
