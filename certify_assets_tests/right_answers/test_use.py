@@ -35,10 +35,12 @@ def test_the_page_of_a_table_has_whole_rows_and_a_true_title(call: Call, tmp_pat
 
 def test_a_name_cannot_turn_the_text_after_it(call: Call, tmp_path: Path) -> None:
     certificate, page = tmp_path / "c.json", tmp_path / "c.html"
-    call(f"certificate {SCORES} --out {certificate}")
-    call("report", certificate, SCORES, "--out", page, "--title", "safe\u202etxt.exe")
+    scores = tmp_path / "safe\u202etxt.csv"
+    scores.write_bytes(Path(SCORES).read_bytes())
+    call("certificate", scores, "--out", certificate)
+    call("report", certificate, scores, "--out", page)
     html = page.read_text("utf-8")
-    assert "safe\\u202etxt.exe" in html and "\u202e" not in html
+    assert "safe\\u202etxt.csv" in html and "\u202e" not in html
 
 
 def test_a_certificate_is_a_line_in_a_terminal() -> None:
