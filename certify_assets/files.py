@@ -7,18 +7,16 @@ import hashlib
 import json
 import math
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import IO, Any, Final, SupportsFloat, TypeVar
+from typing import IO, Any, SupportsFloat
 
 from certify_assets.errors import InputError
 
 _CHUNK = 1 << 20
-_Stored = TypeVar("_Stored")
-_ADAPTERS: dict[Any, Any] = {}
 _DIGITS = 10
 _POLL_SECONDS = 0.005
 
@@ -80,7 +78,8 @@ def write_atomic(path: Path, data: bytes, *, private: bool = False) -> None:
             # here
             target.write_bytes(data)
         else:
-            _replace(target, data, private)
+            with replacing(target, private=private) as stream:
+                stream.write(data)
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
@@ -95,11 +94,6 @@ def naming(path: Path) -> Iterator[None]:
         raise
 
 
-def _replace(path: Path, data: bytes, private: bool) -> None:
-    with replacing(path, private=private) as stream:
-        stream.write(data)
-
-
 @contextmanager
 def replacing(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     """Open a stream whose content takes the file's name at the end, unless the block fails."""
@@ -107,26 +101,18 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
         path.parent.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
-    handle, name = tempfile.mkstemp(prefix=".certify.", suffix=".part", dir=path.parent)
-    temporary = Path(name)
+    temporary = path.with_name(f".certify.{secrets.token_hex(8)}.part")
+    mode = 0o600 if private else 0o666
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(handle, "wb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        # mkstemp makes the file private; what it replaces is as readable as any other file of the
-        # user
-        temporary.chmod(0o600 if private else 0o666 & ~_umask())
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 def write_json_atomic(path: Path, value: Any) -> bytes:
@@ -157,12 +143,8 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> object:
     return found
 
 
-#: values of a YAML document whose aliases are written out
-_MOST_VALUES: Final = 100_000
-
-
 def parse_yaml(text: str) -> Any:
-    """Parse one YAML document of plain values; refuse a repeated key, and aliases without end.
+    """Parse one YAML document of plain values; refuse a repeated key, and nested aliases.
 
     Raises
     ------
@@ -171,51 +153,40 @@ def parse_yaml(text: str) -> Any:
     """
     import yaml
 
-    def refused(words: str, mark: Any) -> yaml.MarkedYAMLError:
-        return yaml.MarkedYAMLError(problem=words, problem_mark=mark)
-
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        named = 0  # nodes under way that have an anchor
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            event = self.peek_event()
+            if self.named and isinstance(event, yaml.AliasEvent):
+                # a few of them stand for more values than memory holds
+                words = "an alias of an alias is not read"
+                raise yaml.MarkedYAMLError(problem=words, problem_mark=event.start_mark)
+            self.named += (opened := event.anchor is not None)
+            node = super().compose_node(parent, index)
+            self.named -= opened
+            return node
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             seen = set()
             for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
                 if key.value in seen:
-                    raise refused(f"the key {key.value[:60]!a} is there twice", key.start_mark)
+                    words = f"the key {key.value[:60]!a} is there twice"
+                    raise yaml.MarkedYAMLError(problem=words, problem_mark=key.start_mark)
                 seen.add(key.value)
-            found: dict[Any, Any] = super().construct_mapping(node, deep)
-            return found
-
-        def construct_object(self, node: Any, deep: bool = False) -> Any:
-            # the library takes a value to be what its tag or its form says
-            try:
-                return super().construct_object(node, deep)
-            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-                raise refused(f"a value is none of {node.tag}", node.start_mark) from None
-
-    sizes: dict[int, float] = {}
-
-    def size(node: Any) -> float:
-        # a node within itself is as large as any
-        if id(node) not in sizes:
-            sizes[id(node)] = math.inf
-            inner = () if isinstance(node, yaml.ScalarNode) else node.value
-            parts = (part for item in inner for part in (item if type(item) is tuple else (item,)))
-            sizes[id(node)] = 1 + sum(map(size, parts))
-        return sizes[id(node)]
+            return super().construct_mapping(node, deep)
 
     try:
-        loader = Loader(text)
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        if size(node) > _MOST_VALUES:
-            raise refused(f"aliases stand for more than {_MOST_VALUES:,} values", node.start_mark)
-        return loader.construct_document(node)
+        return yaml.load(text, Loader)
     except yaml.MarkedYAMLError as error:
         place = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise ValueError(f"{place}{error.problem}") from None
-    except (yaml.YAMLError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
-        # an escape beyond the last character, a version of too many digits, or too deep
-        raise ValueError("a character or number that there is not") from None
+    except (
+        *(yaml.YAMLError, ArithmeticError, AttributeError, LookupError, RecursionError),
+        *(TypeError, ValueError),
+    ):
+        # the library takes a value to be what its tag or its form says
+        raise ValueError("a value is not what its form says") from None
 
 
 def apart_from_0_and_1(digits: str) -> float:
@@ -235,16 +206,8 @@ def _integer(digits: str) -> int:
 
 def read_json(path: Path, *, remedy: str = "give the file as it was written") -> Any:
     """Read a JSON document, with a sentence instead of a traceback where it cannot be read."""
-    return read_json_bytes(path, remedy=remedy)[0]
-
-
-def read_json_bytes(
-    path: Path, *, remedy: str = "give the file as it was written"
-) -> tuple[Any, bytes]:
-    """Read a JSON document once; return it and the bytes that it was read from."""
     try:
-        data = path.read_bytes()
-        return parse_json(data.decode("utf-8-sig")), data
+        return parse_json(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
         raise InputError(f"{path} does not exist; check the path.") from None
     except ValueError as error:
@@ -260,25 +223,3 @@ def lock_file(handle: int, *, wait: bool = True) -> bool:
     from filelock import lock_descriptor
 
     return lock_descriptor(handle, blocking=wait, poll_interval=_POLL_SECONDS)
-
-
-def stored_as(kind: type[_Stored], document: Any) -> _Stored:
-    """Build a dataclass, with the dataclasses in it, from its stored JSON object.
-
-    Lists become tuples where the fields say so; keys of other documents are passed over.
-    """
-    import pydantic
-
-    # an adapter takes a millisecond to make, and there are many events
-    if kind not in _ADAPTERS:
-        _ADAPTERS[kind] = pydantic.TypeAdapter(kind)
-    try:
-        found: _Stored = _ADAPTERS[kind].validate_python(document)
-        return found
-    except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "it"
-        raise InputError(
-            f"the stored document of a {kind.__name__} cannot be read ({place}: {first['msg']}); "
-            "make it again."
-        ) from None

@@ -31,7 +31,6 @@ from certify_assets.corpora.schema import (
 )
 from certify_assets.corpora.splits import SPLITS, SplitManifest, verify_manifest
 from certify_assets.errors import InputError, IntegrityError, LeakError, ManifestError
-from certify_assets.files import stored_as
 from certify_assets.storage.moment import remembered
 from certify_assets.storage.store import Snapshot
 from certify_assets.storage.urls import is_url, local_copies
@@ -165,7 +164,9 @@ class Corpus:
     @property
     def import_summary(self) -> ImportSummary:
         """Summary of the import."""
-        return stored_as(ImportSummary, self.store.read_json(self.key("import.json")))
+        document = self.store.read_json(self.key("import.json"))
+        lists = {name: tuple(document[name]) for name in ("agents", "read_as", "paths")}
+        return ImportSummary(**document | lists)
 
     @property
     @remembered

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.files import read_json_bytes, sha256_bytes, sha256_file, write_atomic
+from certify_assets.files import read_json, sha256_file, write_atomic
 from certify_assets.names import shared_names
 from certify_assets.operations.batch_drawing import close_batches
 from certify_assets.operations.batches import batch_run, closed_batches
@@ -179,8 +179,8 @@ def _text(value: Any) -> str:
 
 def _studio_rows(path: Path, reviewer: str | None) -> list[_Row]:
     """Read the annotations of Label Studio's JSON export."""
-    document, data = read_json_bytes(path, remedy="export the project from Label Studio as JSON")
-    digest, rows, number = sha256_bytes(data), list[_Row](), 0
+    document = read_json(path, remedy="export the project from Label Studio as JSON")
+    digest, rows, number = sha256_file(path), list[_Row](), 0
     try:
         for number, task in enumerate(document, 1):
             names = {name: _text(task["data"].get(name)) for name in ("trajectory_id", "task_id")}

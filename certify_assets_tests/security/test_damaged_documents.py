@@ -1,8 +1,6 @@
 """Documents that users write, damaged anywhere: each is read, or refused in words."""
 
-import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,6 @@ from hypothesis import strategies as st
 
 from certify_assets.certificates import certify
 from certify_assets.certificates.certificate_files import load_certificates
-from certify_assets.corpora.config import load_config
 from certify_assets.errors import CertifyError
 from certify_assets.judges.specs import judge_problems, judges
 from certify_assets.operations.notifications import read_notifications
@@ -40,10 +37,6 @@ DOCUMENTS: dict[str, tuple[bytes, Callable[[Path, Path], object]]] = {
     "scores.csv": (_TABLE, lambda root, path: read_score_table(path)),
     "labels.csv": (_TABLE, lambda root, path: read_labels(path)),
     "certificate.json": (_certificate(), lambda root, path: load_certificates(path)),
-    "corpora/c/corpus.json": (
-        json.dumps({"name": "c", "alphas": [0.1, 0.2]}).encode(),
-        lambda root, path: load_config(Store(str(root)), "c"),
-    ),
     "judges.yaml": (_JUDGES, lambda root, path: (judges(str(root)), judge_problems(str(root)))),
     "notifications.yaml": (_NOTIFIED, lambda root, path: read_notifications(Store(str(root)))),
 }
@@ -63,14 +56,10 @@ def test_damage_is_read_or_refused_in_words(
 ) -> None:
     content, read = DOCUMENTS[name]
     path = tmp_path / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # what the platform stores is no file
-    store = Store(str(tmp_path)) if name.startswith("corpora/") else None
-    write = path.write_bytes if store is None else partial(store.write_bytes, name)
-    write(content)
+    path.write_bytes(content)
     read(tmp_path, path)
     begin = int(place * len(content))
-    write(content[:begin] + junk + (b"" if cut else content[begin + len(junk) :]))
+    path.write_bytes(content[:begin] + junk + (b"" if cut else content[begin + len(junk) :]))
     try:
         read(tmp_path, path)
     except CertifyError as error:
