@@ -46,7 +46,6 @@ LONGEST = (
     "judges/lm/test_smollm2.py",
     "faults/test_kills.py",
     "defs/test_automatic_loop.py",
-    "faults/test_surroundings.py",
     "cli/test_judge_grpo.py",
     "defs/test_materialization.py",
     "faults/test_postgres_restarts.py",

@@ -126,7 +126,7 @@ def _work(world: Path, words: str, doom: int) -> None:
 def _label_a_run(world: Path) -> None:
     """Send a form to the server, as a reviewer does once more after a kill."""
     session, form = ReviewSession(Store(str(world / "root")), "c"), world / "form"
-    server = ReviewServer(session, reviewers=["ann"])
+    server = ReviewServer(session, reviewers=["ann"], token_file=world / "links")
     with serving(server):
         client = Client(server.links["ann"], links=server.links)
         page = client.enter("ann")
@@ -183,7 +183,7 @@ def copied(
         (root / database.FILE).unlink()
         with engine.connect() as connection:
             connection.execute(sa.text(f"CREATE DATABASE {name_of(str(root))}"))
-        new, url = of(Folder(str(root))), database.sqlite_url(base / database.FILE, writable=False)
+        new, url = of(Folder(str(root))), f"sqlite:///{base / database.FILE}"
         with sa.create_engine(url).connect() as old, new.engine.begin() as connection:
             database.register()
             tables.create_all(connection)

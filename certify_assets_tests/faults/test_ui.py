@@ -17,7 +17,6 @@ import pytest
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs
 from certify_assets_tests.conftest import Demo
-from certify_assets_tests.corpora.mlflow_server import mlflow_server
 from certify_assets_tests.faults.servers import serving
 from certify_assets_tests.paths import assert_painted
 from certify_assets_tests.security.hostile import CANARY, write_hostile_runs
@@ -129,43 +128,6 @@ def test_no_text_of_a_run_runs_in_the_ui(site: Site, page: Page, asset: str) -> 
             page.wait_for_timeout(300)
     assert page.evaluate(f"typeof window.{CANARY}") == "undefined" and dialogs == []
     assert page.locator("a[href^='javascript:' i]").count() == 0
-
-
-def test_no_text_of_a_run_runs_in_mlflow(site: Site, page: Page) -> None:
-    from mlflow import MlflowClient
-
-    client = MlflowClient(f"sqlite:///{site.root}/mlflow/mlflow.db")
-    experiments = [item.experiment_id for item in client.search_experiments()]
-    runs = [
-        run
-        for run in client.search_runs(experiments)
-        if HOSTILE in {*run.data.tags.values(), *run.data.params.values()}
-    ]
-    pages = {
-        (run.info.experiment_id, run.info.run_id): artifact.path
-        for run in runs
-        for artifact in client.list_artifacts(run.info.run_id)
-        if artifact.path.endswith(".html")
-    }
-    assert len(runs) >= 3 and len(pages) >= 2, (runs, pages)
-    dialogs = _dialogs(page)
-    with mlflow_server(site.root / "mlflow") as address:
-        for run in runs:
-            page.goto(f"{address}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}")
-            page.get_by_text(run.info.run_name).first.wait_for()
-            page.wait_for_timeout(500)
-            assert page.evaluate(f"typeof window.{CANARY}") == "undefined" and dialogs == []
-        for (experiment, run_id), path in pages.items():
-            # another fragment of a page that is open would load nothing
-            page.goto("about:blank")
-            page.goto(f"{address}/#/experiments/{experiment}/runs/{run_id}/artifacts/{path}")
-            page.frame_locator("iframe").locator("main, h1, table").first.wait_for()
-            page.wait_for_timeout(500)
-            for part in page.frames:
-                assert part.evaluate(f"typeof window.{CANARY}") == "undefined"
-                assert part.locator("a[href^='javascript:' i]").count() == 0
-        site.keep(page, "mlflow")
-    assert dialogs == []
 
 
 def _dialogs(page: Page) -> list[str]:
