@@ -129,23 +129,16 @@ def append_labels(corpus: Corpus, labels: Sequence[Label]) -> list[Label]:
     """Append labels and return them as stored; one whose token is stored is returned as it is."""
     tokens = {label.token: label for label in labels}
 
-    def work(view: Snapshot) -> None:
+    def work(view: Snapshot) -> dict[str, Payload]:
         stored = {
             event.token: Label.of(event) for event in view.among(corpus.name, "token", tokens)
         }
         said = tokens | stored
         for label in labels:
             _require_same(said[label.token], label, corpus.name)
-        new = [label for token, label in tokens.items() if token not in stored]
-        view.append(
-            corpus.name,
-            *(label.to_payload() for label in new),
-            tokens=[label.token for label in new],
-        )
+        return {token: label.to_payload() for token, label in tokens.items()}
 
-    corpus.store.short(corpus.name, work)
-    stored = corpus.store.among(corpus.name, "token", tokens)
-    written = {event.token: Label.of(event) for event in stored}
+    written = {event.token: Label.of(event) for event in corpus.store.short(corpus.name, work)}
     return [written[label.token] for label in labels]
 
 

@@ -160,7 +160,7 @@ def record_pool(
 
 
 def _append_once(corpus: Corpus, payload: Payload, token: str) -> None:
-    corpus.store.short(corpus.name, lambda view: view.append(corpus.name, payload), token=token)
+    corpus.store.short(corpus.name, lambda _: {token: payload})
 
 
 def record_read(
@@ -185,7 +185,7 @@ def record_read(
         # a read whose runs are not known counts as one of the same runs
         return bool(seen) and (not digest or not seen.isdisjoint(store.objects.get_json(digest)))
 
-    def record(view: Snapshot) -> None:
+    def record(view: Snapshot) -> dict[str, SplitReading]:
         entries = ledger_entries(Corpus(view, corpus.name))
         kind = _kind(entries, judge, registration, asked)
         number = _reading_number(entries, judge, asked, overlaps)
@@ -198,13 +198,12 @@ def record_read(
             run_id=run_id,
             objects=objects,
         )
-        view.append(corpus.name, made)
+        return {uuid.uuid4().hex: made}
 
     # lists of runs are long, and read before others have to wait
     _reading_number(ledger_entries(corpus), judge, asked, overlaps)
-    token = uuid.uuid4().hex
-    store.short(corpus.name, record, token=token)
-    entry = LedgerEntry.of(corpus.name, store.made(corpus.name, SplitReading, token))
+    (made,) = store.short(corpus.name, record)
+    entry = LedgerEntry.of(corpus.name, SplitReading.typed(made))
     if entry.kind == "unregistered":
         raise LedgerError(
             f"TEST of {corpus} was asked for under the registration {registration[:12]} that is "

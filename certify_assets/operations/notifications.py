@@ -12,6 +12,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -229,7 +230,7 @@ def _failures(corpus: Corpus, events: list[NotifiedEvent]) -> Iterator[str]:
 
 
 def _log(corpus: Corpus, attempt: DeliveryAttempt) -> None:
-    corpus.store.short(corpus.name, lambda view: view.append(corpus.name, attempt))
+    corpus.store.short(corpus.name, lambda _: {uuid.uuid4().hex: attempt})
 
 
 def _send(url: str, event: NotifiedEvent) -> str:

@@ -137,8 +137,12 @@ def _append(corpus: Corpus, path: Path, said: Sequence[OutcomeKnown]) -> int:
     """Append what is not stored yet; return how much that is."""
     tokens = {_token(item): item for item in said}
 
-    def work(view: Snapshot) -> int:
+    added = 0
+
+    def work(view: Snapshot) -> dict[str, OutcomeKnown]:
+        nonlocal added
         stored = {event.token: event for event in view.among(corpus.name, "token", tokens)}
+        added = len(tokens) - len(stored)
         for token, event in stored.items():
             before = OutcomeKnown.typed(event)
             if before.content.outcome != tokens[token].outcome:
@@ -148,11 +152,10 @@ def _append(corpus: Corpus, path: Path, said: Sequence[OutcomeKnown]) -> int:
                     f"{item.source} said {_WORDS[1 - item.outcome]} on {before.time[:10]}. "
                     "Correct the row, or name another source with --source."
                 )
-        new = [token for token in tokens if token not in stored]
-        view.append(corpus.name, *(tokens[token] for token in new), tokens=new)
-        return len(new)
+        return tokens
 
-    return corpus.store.short(corpus.name, work) or 0
+    corpus.store.short(corpus.name, work)
+    return added
 
 
 def _token(item: OutcomeKnown) -> str:

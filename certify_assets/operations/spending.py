@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -206,17 +206,17 @@ def read_spending(corpus: Corpus) -> Spending:
 def declare(corpus: Corpus, schedule: Schedule, *, reason: str = "") -> Spending:
     """Declare the schedule; the same one again adds nothing."""
 
-    def work(view: Snapshot) -> None:
+    def work(view: Snapshot) -> dict[str, Declared]:
         before = read_spending(Corpus(view, corpus.name)).schedule
         if before == schedule:
-            return
+            return {}
         if before is not None and not reason.strip():
             raise InputError(
                 f"{corpus} has declared another schedule ({before.words()}); keep to it, "
                 "or say in a sentence why it changes: what was spent stays spent, and the joint "
                 "promise gets weaker by the whole of the new one."
             )
-        view.append(corpus.name, Declared(schedule=schedule, reason=reason.strip()))
+        return {uuid.uuid4().hex: Declared(schedule=schedule, reason=reason.strip())}
 
     corpus.store.short(corpus.name, work)
     return read_spending(corpus)
@@ -228,30 +228,31 @@ def claim(corpus: Corpus, judge: str, purpose: Purpose, inputs_sha256: str) -> C
     The first certificate of a judge gets the whole δ, and what follows a share of the schedule.
     """
 
-    def work(view: Snapshot) -> Claim | None:
-        before = read_spending(Corpus(view, corpus.name))
-        certificate = purpose == "certificate"
-        earlier = before.certificates(judge) if certificate else before.claims
-        known = [item for item in earlier if item.inputs_sha256 == inputs_sha256]
-        if known:
-            return known[-1]
-        first = certificate and not earlier
+    def earlier(spending: Spending) -> Sequence[Claim]:
+        certified = purpose == "certificate"
+        return spending.certificates(judge) if certified else spending.claims
+
+    def work(view: Snapshot) -> dict[str, Payload]:
+        before, said = read_spending(Corpus(view, corpus.name)), dict[str, Payload]()
+        claims = earlier(before)
+        if any(item.inputs_sha256 == inputs_sha256 for item in claims):
+            return said
+        first = purpose == "certificate" and not claims
         if before.schedule is None and not first:
-            view.append(corpus.name, Declared(schedule=Schedule(), reason=""))
+            said[uuid.uuid4().hex] = Declared(schedule=Schedule(), reason="")
             before = replace(before, schedule=Schedule(), since=math.inf)
-        made = Claimed(
+        said[uuid.uuid4().hex] = Claimed(
             judge=judge,
             purpose=purpose,
-            number=len(earlier) + 1,
+            number=len(claims) + 1,
             delta=DELTA if first else before.of(judge).next_share(),
             inputs_sha256=inputs_sha256,
         )
-        view.append(corpus.name, made)
-        return None
+        return said
 
-    token = uuid.uuid4().hex
-    known = corpus.store.short(corpus.name, work, token=token)
-    return known or Claim.of(corpus.name, corpus.store.made(corpus.name, Claimed, token))
+    corpus.store.short(corpus.name, work)
+    claims = earlier(read_spending(corpus))
+    return [item for item in claims if item.inputs_sha256 == inputs_sha256][-1]
 
 
 def finish(corpus: Corpus, number: int, document_sha256: str) -> None:

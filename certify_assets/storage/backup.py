@@ -113,6 +113,8 @@ def _copy_placed(source: Folder, target: Folder) -> None:
 
 def _run(program: str, *arguments: str, address: sa.URL) -> None:
     """Run a program of PostgreSQL; its password comes by the environment."""
+    # they read no spaces in the settings of an address, and may take longer than others wait
+    address = address.difference_update_query(["options"])
     place = address._replace(drivername="postgresql", password=None).render_as_string()
     secret = {"PGPASSWORD": address.password} if address.password else {}
     try:

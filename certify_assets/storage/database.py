@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from urllib.parse import quote
 
 import sqlalchemy as sa
 
@@ -30,13 +29,15 @@ ANYWHERE: Final = "CERTIFY_SQLITE_ANYWHERE"
 FILE: Final = "certify.db"
 ROOT_FILE: Final = "root.json"
 _BUSY_MILLISECONDS = 30_000
-#: how long PostgreSQL lets a client wait for another one, and one be silent that others wait for
-WAITING: Final = {"lock_timeout": "60s", "idle_in_transaction_session_timeout": "60s"}
 _MOST_VALUES = 500
 # so many at once change how a table is best asked
 _MANY_ROWS: Final = 10_000
 # libpq's: a server that is gone is noticed within two minutes, not after hours
-_NOTICED: Final = {"connect_timeout": "10", "keepalives_idle": "60", "keepalives_count": "6"}
+_NOTICED: Final = {
+    **{"connect_timeout": "10", "keepalives_idle": "60", "keepalives_count": "6"},
+    # one stopped client must not stop the others
+    "options": "-c lock_timeout=60s -c idle_in_transaction_session_timeout=60s",
+}
 _NETWORKS = (
     *("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "gpfs", "beegfs", "afs"),
     *("vboxsf", "virtiofs"),
@@ -137,10 +138,8 @@ _POSTGRESQL_TRIGGERS: Final = (
     "CREATE TRIGGER events_table BEFORE TRUNCATE ON events "
     "FOR EACH STATEMENT EXECUTE FUNCTION events_kept()",
 )
-_WITHOUT_TRIGGERS: Final = (
-    "DROP TRIGGER events_update",
-    "DROP TRIGGER events_delete",
-    "DROP TRIGGER events_insert",
+_WITHOUT_TRIGGERS: Final = tuple(
+    f"DROP TRIGGER events_{name}" for name in ("update", "delete", "insert")
 )
 _WITHOUT_FUNCTION: Final = ("DROP FUNCTION events_kept CASCADE",)
 
@@ -165,20 +164,13 @@ class Database:
     def __init__(self, url: sa.URL, folder: Folder) -> None:
         self.folder = folder
         self.is_sqlite = url.drivername == "sqlite"
+        # a connection that a server closed is noticed before it is used
+        self.engine = sa.create_engine(url, pool_pre_ping=not self.is_sqlite)
         if self.is_sqlite:
-            reads = "mode" in url.query
-            # a reader opens it each time: what it has read is old once somebody else writes
-            pool = sa.NullPool if reads else None
-            self.engine = sa.create_engine(url, poolclass=pool)
+            _require_local_disk(Path(os.path.realpath(folder.root)))
+            sa.event.listen(self.engine, "connect", _prepare_sqlite)
             # the driver's own transactions begin too late: not before a SELECT
             sa.event.listen(self.engine, "begin", _begin_sqlite)
-            if not reads:
-                sa.event.listen(self.engine, "do_connect", _require_local_disk)
-                sa.event.listen(self.engine, "connect", _prepare_sqlite)
-        else:
-            # a connection that a server closed is noticed before it is used
-            self.engine = sa.create_engine(url, pool_pre_ping=True)
-            sa.event.listen(self.engine, "connect", _prepare_postgresql)
         self._whole = False
 
     @classmethod
@@ -187,8 +179,8 @@ class Database:
         if named := os.environ.get(VARIABLE):
             url = _named(named)
         elif folder.is_local:
-            path = Path(os.path.realpath(folder.path(FILE)))
-            url = sqlite_url(path, writable=not path.exists() or os.access(path.parent, os.W_OK))
+            # not a text, in which '?' and '%' mean something
+            url = sa.URL.create("sqlite", database=os.path.realpath(folder.path(FILE)))
         else:
             raise InputError(
                 f"the data root {folder.root} is remote, and no database is named; set {VARIABLE} "
@@ -198,31 +190,28 @@ class Database:
 
     def exists(self) -> bool:
         """Whether there is something to read; refuse what is no data root of this version."""
-        # once more: another process may have made both between the two looks
-        if not self._is_whole() and self._root() and not self._is_whole():
+        there = not self.is_sqlite or self.folder.exists(FILE)
+        if self._whole and there:
+            return True
+        # before the database: another process may make both between the two looks
+        named, root = self._root(), b""
+        if there:
+            with self._transaction("read") as connection:
+                root = self._identity(connection)
+        if named and not root:
             # a new one would forget what was claimed
             raise IntegrityError(
                 f"the database of {self.folder.root} is gone or empty; restore a backup, or "
                 f"correct {VARIABLE}."
             )
-        if not self._whole and self._is_of_an_earlier_version():
+        # tables alone are those of a call that was killed before the first event
+        self._whole = bool(root and self._root())
+        corpora = () if self._whole else self.folder.names("corpora")
+        if any(self.folder.exists(f"corpora/{name}/corpus.json") for name in corpora):
             raise InputError(
                 f"{self.folder.root} is a data root of an earlier version, which kept its state in "
                 "files; name another folder, and import the corpora again."
             )
-        return self._whole
-
-    def _is_of_an_earlier_version(self) -> bool:
-        corpora = self.folder.names("corpora")
-        return any(self.folder.exists(f"corpora/{name}/corpus.json") for name in corpora)
-
-    def _is_whole(self) -> bool:
-        if self.is_sqlite and not self.folder.exists(FILE):
-            self._whole = False
-        elif not self._whole:
-            with self._transaction("read") as connection:
-                # tables alone are those of a call that was killed before the first event
-                self._whole = bool(self._identity(connection) and self._root())
         return self._whole
 
     def create(self) -> None:
@@ -230,6 +219,8 @@ class Database:
         # opening waits for nobody: only the first one writes
         if self.exists():
             return
+        if self.is_sqlite:
+            self.folder.path(FILE).parent.mkdir(parents=True, exist_ok=True)
         with self._transaction("write") as connection:
             if not self.is_sqlite:
                 _lock(connection, "", shared=False)
@@ -366,18 +357,6 @@ def insert(connection: sa.Connection, table: sa.Table, rows: Iterable[tuple[Any,
         connection.execute(sa.text(f"ANALYZE {table.name}"))
 
 
-def sqlite_url(path: Path, *, writable: bool) -> sa.URL:
-    """Return the address of a database of SQLite."""
-    if writable:
-        # not a text, in which '?' and '%' mean something
-        return sa.URL.create("sqlite", database=str(path))
-    query = {"mode": "ro", "uri": "true"}
-    if not Path(f"{path}-wal").exists():
-        # nobody writes; a disk that is read alone has no room for the log of readers
-        query["immutable"] = "1"
-    return sa.URL.create("sqlite", database=f"file:{quote(str(path))}", query=query)
-
-
 def _named(address: str) -> sa.URL:
     try:
         url = sa.make_url(address)
@@ -432,27 +411,15 @@ def _begin_sqlite(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
-def _prepare_postgresql(connection: Any, record: object) -> None:
-    del record
-    # one stopped client must not stop the others
-    with connection.cursor() as cursor:
-        for setting, time in WAITING.items():
-            cursor.execute(f"SET {setting} = '{time}'")
-    connection.commit()
-
-
-def _require_local_disk(dialect: object, record: object, about: Sequence[str], _: object) -> None:
+def _require_local_disk(folder: Path) -> None:
     """Refuse a network file system, on which the locks of SQLite do not hold."""
-    del dialect, record
     if ANYWHERE in os.environ:
         return
-    path = Path(about[0]).parent
-    path.mkdir(parents=True, exist_ok=True)
-    kind = _file_system(Path(os.path.realpath(path)))
+    kind = _file_system(folder)
     if kind in _NETWORKS or kind.startswith("fuse."):
         raise InputError(
-            f"{path} lies on {kind}, where SQLite is not safe; set {VARIABLE} to the address of a "
-            f"PostgreSQL database, or {ANYWHERE}=1 if only this machine writes there."
+            f"{folder} lies on {kind}, where SQLite is not safe; set {VARIABLE} to the address of "
+            f"a PostgreSQL database, or {ANYWHERE}=1 if only this machine writes there."
         )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
 
@@ -28,7 +28,7 @@ from certify_assets.storage.steps import (
     require_same,
 )
 
-A = ParamSpec("A")
+F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
 
 
@@ -181,36 +181,19 @@ def _corpora(connection: sa.Connection) -> frozenset[str]:
     return frozenset(filter(None, connection.scalars(sa.select(chains))))
 
 
-class _Memory(Protocol):
-    def remember(self, name: object, compute: Callable[[], R]) -> R: ...
+def remembered(function: F) -> F:
+    """Let a function of a view answer once for an operation; see `Snapshot.remember`.
 
-
-class View(Protocol):
-    """What a remembered function is asked of: something in a snapshot, with a key of its own."""
-
-    @property
-    def store(self) -> _Memory:
-        """Snapshot that it is seen in."""
-
-    @property
-    def identity(self) -> tuple[str, ...]:
-        """Name among the views of the snapshot."""
-
-
-V = TypeVar("V", bound=View)
-
-
-def remembered(function: Callable[Concatenate[V, A], R]) -> Callable[Concatenate[V, A], R]:
-    """Let a function of a view answer once for an operation; see `Snapshot.remember`."""
+    A view has the snapshot as `store`, and as `identity` its name among the views of that.
+    """
 
     @functools.wraps(function)
-    def wrapper(view: V, /, *args: A.args, **kwargs: A.kwargs) -> R:
+    def wrapper(view: Any, /, *args: Any, **kwargs: Any) -> Any:
         about = (function.__module__, function.__qualname__, view.identity, args)
         name = (*about, *sorted(kwargs.items()))
-        answer: R = _fresh(view.store.remember(name, lambda: function(view, *args, **kwargs)))
-        return answer
+        return _fresh(view.store.remember(name, lambda: function(view, *args, **kwargs)))
 
-    return wrapper
+    return cast("F", wrapper)
 
 
 def _fresh(value: Any) -> Any:

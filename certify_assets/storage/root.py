@@ -133,10 +133,8 @@ class Root:
             if named:
                 return where, Path(named).read_text(encoding="utf-8")
             return where, folder.read(key).decode("utf-8") if folder.exists(key) else None
-        except UnicodeDecodeError:
-            raise InputError(f"{where} is not UTF-8 text; save it so.") from None
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise InputError(
-                f"{where} cannot be read ({error.strerror or type(error).__name__}); correct "
+                f"{where} cannot be read as UTF-8 text ({type(error).__name__}); correct "
                 f"{variable} or the file."
             ) from None

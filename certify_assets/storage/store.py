@@ -66,9 +66,9 @@ class Store(Root):
         """Let a key name an object that is stored; "" lets it name none."""
         self.now().point(key, sha256)
 
-    def append(self, corpus: str, *payloads: Payload, token: str = "") -> None:
-        """Append events to the chain of a corpus, unless those of the token are there."""
-        self.now().append(corpus, *payloads, token=token)
+    def append(self, corpus: str, *payloads: Payload) -> None:
+        """Append events to the chain of a corpus."""
+        self.now().append(corpus, *payloads)
 
     def events(
         self,
@@ -76,33 +76,37 @@ class Store(Root):
         kind: type[P],
         subject: str | None = None,
         *,
+        last: int | None = None,
         after: int = 0,
         watched: bool = True,
     ) -> list[TypedEvent[P]]:
         """Return the events of a kind, of one subject or of all, the oldest first.
 
-        A step that reads them commits even if others follow, unless they are watched. With `after`
-        those with a higher number alone.
+        Of these all, or so many of the last, or those after a number. A step that reads them
+        commits even if others follow, unless they are watched.
         """
-        rows = self.now().rows(corpus, kind.kind, subject, after=after, watched=watched)
+        rows = self.now().rows(corpus, kind.kind, subject, last=last, after=after, watched=watched)
         return [kind.typed(row) for row in rows]
 
     def last(
         self, corpus: str, kind: type[P], subject: str | None = None, *, watched: bool = True
     ) -> TypedEvent[P] | None:
         """Return the last event of a kind, of one subject or of all; None where there is none."""
-        rows = self.now().rows(corpus, kind.kind, subject, last=1, watched=watched)
-        return kind.typed(rows[-1]) if rows else None
+        found = self.events(corpus, kind, subject, last=1, watched=watched)
+        return found[-1] if found else None
 
     def exists(self, key: str) -> bool:
         """Whether a document or table, or a folder with some, is stored under the key."""
         return bool(self.current(key)) or bool(self.names(key))
 
     def sha256(self, key: str) -> str:
-        """Return the SHA-256 of what is stored under the key; else name the step that writes it."""
+        """Return the SHA-256 of what is stored under the key; refuse one that has nothing."""
         found = self.current(key)
         if not found:
-            raise InputError(f"{self.root} has no {key}; {_remedy(key)} first.")
+            raise InputError(
+                f"{self.root} has no {key}; run the command, or materialize the asset, that "
+                "writes it."
+            )
         return found
 
     def read_bytes(self, key: str) -> bytes:
@@ -139,8 +143,7 @@ class Store(Root):
 
     def read_json(self, key: str) -> Any:
         """Return the JSON document under the key."""
-        with self._parsing(key):
-            return parse_json(self.read_bytes(key).decode("utf-8"))
+        return parse_json(self.read_bytes(key).decode("utf-8"))
 
     def write_json(self, key: str, value: Any) -> str:
         """Store a JSON document, indented for readers; return its SHA-256."""
@@ -148,18 +151,7 @@ class Store(Root):
 
     def read_table(self, key: str) -> pd.DataFrame:
         """Return the Parquet table under the key."""
-        with self._parsing(key):
-            return self.objects.get_table(self.sha256(key), key=key)
-
-    @contextmanager
-    def _parsing(self, key: str) -> Iterator[None]:
-        try:
-            yield
-        except (ValueError, OSError) as error:
-            raise InputError(
-                f"{key} of {self.root} cannot be read ({type(error).__name__}); {_remedy(key)} "
-                "again."
-            ) from None
+        return self.objects.get_table(self.sha256(key), key=key)
 
     def write_table(self, key: str, frame: pd.DataFrame) -> str:
         """Store a table as Parquet (zstd), without its index; return its SHA-256."""
@@ -185,8 +177,7 @@ class Pins(NamedTuple):
 
     def cover(self, key: str) -> bool:
         """Whether a key is of these areas."""
-        parts = key.split("/")
-        return any("/".join(parts[:end]) in self.areas for end in range(len(parts), 0, -1))
+        return any(f"{key}/".startswith(f"{area}/") for area in self.areas)
 
 
 @dataclass(frozen=True)
@@ -278,11 +269,6 @@ class Snapshot(Store):
             found |= {key: sha256 for key in keys if (sha256 := self.current(key))}
         return found
 
-    def made(self, corpus: str, kind: type[P], token: str) -> TypedEvent[P]:
-        """Return the event of a kind that a request has appended."""
-        found = self.among(corpus, "token", [token])
-        return next(kind.typed(row) for row in found if row.kind == kind.kind)
-
     def subjects(self, corpus: str, kind: type[P]) -> list[str]:
         """Return the sorted subjects of the events of a kind."""
         return self._seen.subjects(Question(corpus, kind.kind, None))
@@ -368,10 +354,9 @@ class Snapshot(Store):
 
         A step that asks notices others only by the events that it asks for as well.
         """
-        found = parts(list(values)) if column is not None else ()
-        queries = (
-            [query.where(column.in_(part)) for part in found] if column is not None else [query]
-        )
+        queries = [query]
+        if column is not None:
+            queries = [query.where(column.in_(part)) for part in parts(list(values))]
         with self._seen.reading() as connection:
             for one in queries:
                 yield from connection.execute(one)
@@ -403,16 +388,10 @@ class Snapshot(Store):
             raise ValueError(f"{key} is pinned, so that it names the same for ever")
         self.append(chain_of(key), Stored(key=key, objects={"content": sha256} if sha256 else {}))
 
-    def append(
-        self, corpus: str, *payloads: Payload, token: str = "", tokens: Sequence[str] = ()
-    ) -> None:
-        """Append events to the chain of a corpus, unless those of the token are there.
-
-        With `tokens` each of them is a request of its own; one that is there must be left out.
-        """
-        with self.step(corpus, token=token) as step:
-            named = tokens or [step.token] * len(payloads)
-            new = [Event.draft(corpus, *of) for of in zip(payloads, named, strict=True)]
+    def append(self, corpus: str, *payloads: Payload) -> None:
+        """Append events to the chain of a corpus."""
+        with self.step(corpus) as step:
+            new = [Event.draft(corpus, payload, step.token) for payload in payloads]
             step.drafts += new
             self._seen.forget(changes_of(draft.about for draft in new))
 
@@ -496,11 +475,7 @@ class Snapshot(Store):
         return {CORPORA.corpus} if new else set()
 
     def _done(self, step: OpenStep, rows: Sequence[Event]) -> None:
-        """Move to the events that were just committed, and to now where no step is under way."""
-        if self._seen.step is None:
-            self.refresh()
-        elif rows:
-            self._seen.pass_over(rows)
+        self._move(rows)
         # unchanged ones too: a call that was killed after its commit left their copies behind
         publish(
             Store(self.root), [draft.subject for draft in step.drafts if draft.kind == Stored.kind]
@@ -508,26 +483,31 @@ class Snapshot(Store):
         for done in step.after:
             done()
 
-    def short(self, corpus: str, work: Callable[[Snapshot], R], *, token: str = "") -> R | None:
-        """Read, compute and write while nobody else writes to the corpus; None where it was done.
+    def _move(self, rows: Sequence[Event]) -> None:
+        """Move to events that were just committed, and to now where no step is under way."""
+        if self._seen.step is None:
+            self.refresh()
+        elif rows:
+            self._seen.pass_over(rows)
 
-        For milliseconds of work: claims, numbers, labels. Within a step it is committed at once,
-        whatever becomes of the step. Within another short one it is a part of that.
+    def short(self, corpus: str, work: Callable[[Snapshot], Mapping[str, Payload]]) -> list[Event]:
+        """Append events while nobody else writes to the corpus; return them.
+
+        For milliseconds of work: claims, numbers, labels. The work reads, and returns what happened
+        by the names of requests. A request that is there already is not appended again. Within a
+        step this is committed at once, whatever becomes of the step.
         """
-        if self._seen.connection is not None:
-            return work(self)
-        step = OpenStep(token or uuid.uuid4().hex)
         with self.database.writing({corpus} | self._begun([corpus])) as connection:
-            if known(connection, corpus, step.token):
-                return None
             # what the step has read so far must hold before something depends on it
             require_same(self._seen.asked_by_step(), self._seen.changes(connection))
-            inner = Snapshot.within(self, connection)
-            inner._seen.step = step
-            result = work(inner)
-            rows = append(self, connection, inner._drafts(step))
-        self._done(step, rows)
-        return result
+            view = Snapshot.within(self, connection)
+            said = work(view)
+            known = view.among(corpus, "token", said)
+            new = said.keys() - {event.token for event in known}
+            drafts = [Event.draft(corpus, said[token], token) for token in said if token in new]
+            rows = append(self, connection, drafts)
+        self._move(rows)
+        return known + rows
 
 
 def _content(event: Event) -> str:
@@ -560,13 +540,3 @@ def publish_all(store: Store) -> int:
         keys = list(connection.scalars(query))
     # not of one moment: a page that is stored meanwhile must not be put back
     return publish(Store(store.root), keys)
-
-
-def _remedy(key: str) -> str:
-    """Name the command that writes a key."""
-    parts = key.split("/")
-    if len(parts) > 2 and parts[0] == "corpora":
-        return f"run `certify run {parts[1]}`"
-    if len(parts) > 2 and parts[0] == "judges":
-        return f"run `certify run {parts[2]} --judge {parts[1]}`"
-    return "run the command, or materialize the asset, that writes it"

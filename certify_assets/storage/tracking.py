@@ -12,7 +12,6 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +28,13 @@ _MAX_PARAM = 500
 _MAX_METRICS = 1000
 
 _PAUSE_SECONDS = 120.0
-_SUMMARY, _PARENT, _LEDGER = "certify.summary", "mlflow.parentRunId", "certify.ledger"
+# columns of MLflow's table of runs, which its client leaves empty
+_SOURCE = {
+    "mlflow.source.name": "certify_assets",
+    "mlflow.source.type": "JOB",
+    "certify.version": __version__,
+}
+_SUMMARY, _PARENT = "certify.summary", "mlflow.parentRunId"
 # MLflow takes no longer digest of a data set
 _DIGEST = 32
 # server → when and why it did not take a record of this process
@@ -174,28 +179,22 @@ class Tracker:
     def write(self, record: Record) -> str:
         """Write one finished MLflow run; return the address of its page in the MLflow UI."""
         from mlflow.entities import Metric, Param
-        from mlflow.exceptions import MlflowException
 
         client, now = self._client(), int(1000 * time.time())
-        tags = {**_source(), **record.tags}
+        tags = {**_SOURCE, **record.tags}
         with self.lock.open("a") as lock:
             lock_file(lock.fileno())
             experiment = self._experiment_id(client)
             if record.summary is not None:
                 tags[_PARENT] = _summary_run(client, experiment, record.summary)
                 _sum_up(client, tags[_PARENT], record.summary, now)
-                if _LEDGER in tags:
-                    # of two machines that set a new tag at once MLflow refuses one
-                    with suppress(MlflowException):
-                        client.set_tag(tags[_PARENT], _LEDGER, tags[_LEDGER])
         run = client.create_run(experiment, run_name=record.name, tags=tags).info.run_id
         try:
-            points = [(name, value, 0) for name, value in record.metrics.items()]
-            for name, curve in record.curves.items():
-                points += [(name, value, step) for step, value in curve]
+            points = [(name, 0, value) for name, value in record.metrics.items()]
+            points += [(name, *point) for name, curve in record.curves.items() for point in curve]
             metrics = [
                 Metric(name, float(value), now, step)
-                for name, value, step in points
+                for name, step, value in points
                 if value is not None
             ]
             params = [Param(name, str(of)[:_MAX_PARAM]) for name, of in record.params.items()]
@@ -236,37 +235,15 @@ class Tracker:
         return mlflow_client(self.uri)
 
 
-def _source() -> Mapping[str, str]:
-    """Return columns of MLflow's table of runs, which its client leaves empty."""
-    from mlflow.tracking.context.default_context import DefaultRunContext
-
-    own = {"mlflow.source.name": "certify_assets", "mlflow.source.type": "JOB"}
-    default: Any = DefaultRunContext()
-    # an account of a container may have no name
-    with suppress(KeyError, OSError):
-        own = {**default.tags(), **own}
-    return {**own, "certify.version": __version__}
-
-
 def _summary_run(client: Any, experiment: str, summary: Summary) -> str:
     """Return the id of the run of a summary, made where there is none."""
     name = sha256_bytes(canonical_json(dict(summary.tags)))
-
-    def oldest() -> str:
-        order = ["attributes.start_time ASC"]
-        mine = f"tags.`{_SUMMARY}` = '{name}'"
-        found = client.search_runs([experiment], mine, max_results=1, order_by=order)
-        return str(found[0].info.run_id) if found else ""
-
-    if found := oldest():
-        return found
-    tags = {**_source(), **summary.tags, _SUMMARY: name}
+    if found := client.search_runs([experiment], f"tags.`{_SUMMARY}` = '{name}'", max_results=1):
+        return str(found[0].info.run_id)
+    tags = {**_SOURCE, **summary.tags, _SUMMARY: name}
     run = str(client.create_run(experiment, run_name=summary.name, tags=tags).info.run_id)
     client.set_terminated(run)
-    # another machine may have made one meanwhile
-    if (found := oldest()) != run:
-        client.delete_run(run)
-    return found
+    return run
 
 
 def _sum_up(client: Any, run: str, summary: Summary, now: int) -> None:

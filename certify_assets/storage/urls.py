@@ -87,8 +87,6 @@ def local_copies(places: Sequence[str]) -> Iterator[list[Path]]:
             sentence = str(error)
             for place, root in found.items():
                 sentence = sentence.replace(str(root), shown_url(place))
-            if sentence == str(error):
-                raise
             raise type(error)(sentence) from None
 
 
@@ -132,25 +130,20 @@ class RemoteFiles:
             raise InputError(
                 f"{self.shown} has no file, or its server does not answer. Check the address."
             )
-        target = folder / (PurePosixPath(self.root).name or "runs")
-        self._require_few(sum(int(info.get("size") or 0) for info in self.about.values()))
-        copied = 0
-        for place in sorted(self.about):
+        target, copied = folder / (PurePosixPath(self.root).name or "runs"), 0
+        for place in self.about:
             path = target / place
             path.parent.mkdir(parents=True, exist_ok=True)
             with _asking(self.shown):
                 self.system.get_file(f"{self.root}/{place}".rstrip("/"), str(path))
-            copied += path.stat().st_size
             # not every service says how large its files are
-            self._require_few(copied)
+            copied += path.stat().st_size
+            if len(self.about) > FILES or copied > TOTAL_BYTES:
+                raise InputError(
+                    f"{self.shown} holds more than {FILES:,} files or {TOTAL_BYTES:,} bytes; give "
+                    "less."
+                )
         return target
-
-    def _require_few(self, size: int) -> None:
-        if len(self.about) > FILES or size > TOTAL_BYTES:
-            raise InputError(
-                f"{self.shown} holds more than {FILES:,} files or {TOTAL_BYTES:,} bytes, which is "
-                "the most that is copied at once; give less."
-            )
 
 
 @contextmanager

@@ -126,7 +126,7 @@ def _work(world: Path, words: str, doom: int) -> None:
 def _label_a_run(world: Path) -> None:
     """Send a form to the server, as a reviewer does once more after a kill."""
     session, form = ReviewSession(Store(str(world / "root")), "c"), world / "form"
-    server = ReviewServer(session, reviewers=["ann"], token_file=world / "links")
+    server = ReviewServer(session, reviewers=["ann"])
     with serving(server):
         client = Client(server.links["ann"], links=server.links)
         page = client.enter("ann")

@@ -4,20 +4,19 @@ import os
 import shutil
 import threading
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from certify_assets.errors import CertifyError, InputError, IntegrityError, LedgerError
-from certify_assets.storage import backup, care, cleaning
+from certify_assets.errors import CertifyError, InputError, IntegrityError
+from certify_assets.storage import backup
 from certify_assets.storage.backup import back_up, restore
 from certify_assets.storage.care import blank, rebuild, verify
 from certify_assets.storage.cleaning import collect, discard
 from certify_assets.storage.database import tables
-from certify_assets.storage.events import Discarded, Stored, parse_head
+from certify_assets.storage.events import Discarded, Stored
 from certify_assets.storage.folder import Folder
 from certify_assets.storage.objects import Objects
 from certify_assets.storage.store import Store
@@ -44,21 +43,6 @@ def test_only_what_nothing_names_is_removed(store: Store) -> None:
     os.utime(part, (0, 0))
     collect(store, older_days=-1)
     assert not part.exists()
-
-
-def test_what_is_named_between_two_looks_stays(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = store.objects.put_json(1)
-    with monkeypatch.context() as changed:
-        changed.setattr(cleaning, "_is_ahead", lambda *_: store.point(A, name))
-        assert collect(store, older_days=-1).objects == 0 and store.read_json(A) == 1
-    store.objects.put(b"removed by another call meanwhile")
-    found = list(store.objects.found())
-    collect(store, older_days=-1)
-    monkeypatch.setattr(Objects, "found", lambda _: iter(found))
-    collect(store, older_days=-1)
-    verify(store)
 
 
 def test_earlier_versions_go_with_a_reason_and_the_ledger_still_holds(store: Store) -> None:
@@ -100,22 +84,6 @@ def test_what_came_back_stays_when_indexes_are_made_again(store: Store) -> None:
     verify(store)
 
 
-def test_a_version_is_as_old_as_what_replaced_it(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Earlier(datetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> Any:
-            return datetime.now(tz) - timedelta(days=40)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("certify_assets.storage.steps.datetime", Earlier)
-        store.write_json(A, 1)
-    store.write_json(A, 2)
-    assert discard(store, reason="space") == 0
-    assert discard(store, reason="space", older_days=-1) == 1
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -130,15 +98,6 @@ def test_what_others_put_stops_no_collection(store: Store, content: bytes) -> No
         Path(store.root, "objects", name).write_text("mine", "utf-8")
     assert collect(store, older_days=-1) == (1, len(content))
     assert Path(store.root, "objects", "README").exists()
-
-
-@pytest.mark.parametrize("head", [f"c:{10**20}:ab", "c:1:ab", "c:9:ab"])
-def test_a_head_that_the_ledger_has_not_is_not_held(store: Store, head: str) -> None:
-    store.write_json(A, 1)
-    with pytest.raises(LedgerError, match="lost event"):
-        verify(store, None, [parse_head(head)])
-    with pytest.raises(InputError, match="give CORPUS:SEQUENCE:HASH"):
-        parse_head(head.rpartition(":")[0])
 
 
 @pytest.mark.parametrize("is_within", [False, True])
@@ -188,27 +147,6 @@ def test_a_data_root_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="earlier version"):
             use()
     assert not (tmp_path / "certify.db").exists()
-
-
-def test_nobody_writes_while_indexes_are_made_again(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.write_json(A, 1)
-    inner, waits = care.follow, list[bool]()
-    writer = threading.Thread(target=store.write_json, args=("corpora/d/a.json", 2))
-
-    def follow(*arguments: Any) -> None:
-        writer.start()
-        writer.join(1)
-        waits.append(writer.is_alive())
-        inner(*arguments)
-
-    monkeypatch.setattr(care, "follow", follow)
-    assert rebuild(store) == 1 and waits == [True]
-    writer.join()
-    assert store.corpora() == ["c", "d"]
-    collect(store, older_days=-1)
-    verify(store)
 
 
 def test_a_backup_is_mended_by_the_next_and_files_of_others_stop_neither(tmp_path: Path) -> None:

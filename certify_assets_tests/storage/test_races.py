@@ -14,6 +14,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,11 @@ from certify_assets.errors import CertifyError, ChangedInputError, IntegrityErro
 from certify_assets.storage import store as storage
 from certify_assets.storage.care import rebuild, verify
 from certify_assets.storage.cleaning import collect
-from certify_assets.storage.database import VARIABLE, WAITING, Database
+from certify_assets.storage.database import VARIABLE, Database
 from certify_assets.storage.events import Payload, Stored, chain
 from certify_assets.storage.folder import FoundFile
 from certify_assets.storage.objects import MissingObjectError, Objects
-from certify_assets.storage.store import Store
+from certify_assets.storage.store import Snapshot, Store
 from certify_assets_tests.services import postgres_server
 
 SECONDS = float(os.environ.get("CERTIFY_TEST_SECONDS", "6"))
@@ -177,6 +178,10 @@ def test_nothing_stands_on_what_was_not_current(store: Store) -> None:
     verify(store)
 
 
+def _say(said: dict[str, Said], _: Snapshot) -> dict[str, Said]:
+    return said
+
+
 def _fresh() -> dict[str, Any]:
     return {"of": {}, "draw": uuid.uuid4().hex}
 
@@ -261,7 +266,8 @@ def test_no_writer_stops_the_others_for_good(
     store.database.engine.dispose()
     # of a stopped one the server ends the transaction; for a busy one nobody waits for long
     shorter = "idle_in_transaction_session_timeout" if stopped else "lock_timeout"
-    monkeypatch.setitem(WAITING, shorter, WAITING[shorter].replace("60s", "2s"))
+    assert "=60s" in store.database.engine.url.query["options"]
+    monkeypatch.setenv(VARIABLE, f"{os.environ[VARIABLE]}?options=-c {shorter}=2s")
 
     def hold() -> None:
         with Store(store.root).database.writing(["c"]) as connection:
@@ -297,7 +303,8 @@ def test_a_restart_of_the_server_loses_nothing_and_adds_nothing_twice(
                 while True:
                     try:
                         # the same request is sent again until it is answered
-                        store.append("c", Said(worker=worker), token=f"{worker} {number}")
+                        said = {f"{worker} {number}": Said(worker=worker)}
+                        store.now().short("c", partial(_say, said))
                         break
                     except (CertifyError, ChangedInputError):
                         cut[worker] += 1
