@@ -11,8 +11,9 @@ import sqlalchemy as sa
 from pydantic import BaseModel, ValidationError
 
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.storage.database import chains, events, uses
+from certify_assets.storage.database import chains, events, parts, uses
 from certify_assets.storage.events import Discarded, Event, Head, Stored
+from certify_assets.storage.folder import FoundFile
 from certify_assets.storage.objects import MissingObjectError
 from certify_assets.storage.steps import append
 from certify_assets.storage.store import Store
@@ -42,22 +43,21 @@ def collect(store: Store, *, older_days: float = 1.0) -> Freed:
     with store.database.reading() as connection:
         named = set(connection.scalars(sa.select(uses.c.object)))
     least = older_days * _DAY
-    loose = []
-    for found in store.objects.found():
-        # a part may be what another process writes now
-        wanted = max(least, _LEAST_SECONDS) if found.is_part else least
-        if found.name not in named and store.folder.age(found.key) >= wanted:
-            loose.append(found)
-    for found in loose:
-        if not found.is_part and _is_ahead(store, found.name):
-            raise IntegrityError(
-                f"the object {found.name[:12]} names an event that the database lacks: the "
-                "database is an older copy than its objects; restore the newer one. Nothing was "
-                "removed."
-            )
+    # a part may be what another process writes now
+    least_of_part = max(least, _LEAST_SECONDS)
+    loose = [
+        found
+        for found in store.objects.found()
+        if found.name not in named
+        and store.folder.age(found.key) >= (least_of_part if found.is_part else least)
+    ]
+    if ahead := next((found.name for found in loose if _is_ahead(store, found)), ""):
+        raise IntegrityError(
+            f"the object {ahead[:12]} names an event that the database lacks: the database is an "
+            "older copy than its objects; restore the newer one. Nothing was removed."
+        )
     sizes: list[int] = []
-    for start in range(0, len(loose), _AT_ONCE):
-        portion = loose[start : start + _AT_ONCE]
+    for portion in parts(loose, _AT_ONCE):
         with store.database.writing((), sole=True) as connection:
             names = [found.name for found in portion]
             again = sa.select(uses.c.object).where(uses.c.object.in_(names))
@@ -76,10 +76,12 @@ class _Document(BaseModel):
     certificates: tuple[_Document, ...] = ()
 
 
-def _is_ahead(store: Store, name: str) -> bool:
+def _is_ahead(store: Store, found: FoundFile) -> bool:
     """Whether an object names an event which the ledger lacks."""
+    if found.is_part:
+        return False
     try:
-        document = _Document.model_validate_json(store.objects.get(name), strict=True)
+        document = _Document.model_validate_json(store.objects.get(found.name), strict=True)
     except (MissingObjectError, ValidationError):
         # another call was first, or it is of somebody else
         return False

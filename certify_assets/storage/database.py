@@ -335,10 +335,10 @@ def _empty(names: frozenset[str]) -> sa.Engine:
     return engine
 
 
-def parts(values: Sequence[V]) -> Iterator[Sequence[V]]:
-    """Iterate over values in parts that one statement may have."""
-    for start in range(0, len(values), _MOST_VALUES):
-        yield values[start : start + _MOST_VALUES]
+def parts(values: Sequence[V], most: int = _MOST_VALUES) -> Iterator[Sequence[V]]:
+    """Iterate over values in parts, by default those that one statement may have."""
+    for start in range(0, len(values), most):
+        yield values[start : start + most]
 
 
 def insert(connection: sa.Connection, table: sa.Table, rows: Iterable[tuple[Any, ...]]) -> None:

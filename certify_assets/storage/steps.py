@@ -22,41 +22,36 @@ Changes = Mapping[tuple[str, str], Collection[str]]
 
 
 class Question(NamedTuple):
-    """What a snapshot was asked: the newest event of a kind, and of a subject or those below it."""
+    """What a snapshot was asked: the newest events of a kind, and of a subject or several."""
 
     corpus: str
     kind: str
-    subject: str | None  # None is every subject, one that ends with "/" those below it
+    subject: str = ""
+    # whether all subjects count that begin like this
+    begins: bool = False
     watched: bool = True
-
-    @property
-    def _is_folder(self) -> bool:
-        # other subjects are names that users choose
-        return self.kind == Stored.kind and (self.subject or "").endswith("/")
 
     def concerns(self, changes: Changes) -> str | None:
         """Return the subject of an event that may change the answer; None where none does."""
         subjects = changes.get((self.corpus, self.kind), ())
-        if self.subject is None or self._is_folder:
-            return min(
-                (one for one in subjects if one.startswith(self.subject or "")), default=None
-            )
+        if self.begins:
+            return min((one for one in subjects if one.startswith(self.subject)), default=None)
         return self.subject if self.subject in subjects else None
 
     def conditions(self) -> Iterator[sa.ColumnElement[bool]]:
         """Iterate over what the rows of an answer have in common."""
         yield events.c.corpus == self.corpus
         yield events.c.kind == self.kind
-        if self.subject is not None and self._is_folder:
-            yield events.c.subject > self.subject
-            # "0" follows "/"
-            yield events.c.subject < f"{self.subject[:-1]}0"
-        elif self.subject is not None:
+        if not self.begins:
             yield events.c.subject == self.subject
+        elif self.subject:
+            yield events.c.subject > self.subject
+            # of a folder: "0" follows "/"
+            yield events.c.subject < f"{self.subject[:-1]}0"
 
 
 #: which corpora there are: a corpus that begins is a change, about its name
-CORPORA: Final = Question("", "corpus", None)
+CORPORA: Final = Question("", "corpus", begins=True)
 
 
 def changes_of(events: Iterable[tuple[str, str, str]]) -> Changes:
@@ -81,12 +76,6 @@ class OpenStep:
     def changes(self) -> Changes:
         """What it changes where it is committed."""
         return changes_of(draft.about for draft in self.drafts)
-
-
-def known(connection: sa.Connection, corpus: str, token: str) -> bool:
-    """Whether a request with this token has appended its events."""
-    query = sa.select(events.c.sequence).where(events.c.corpus == corpus, events.c.token == token)
-    return connection.execute(query.limit(1)).first() is not None
 
 
 def require_same(asked: Iterable[Question], changes: Changes) -> None:

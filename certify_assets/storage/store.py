@@ -25,7 +25,6 @@ from certify_assets.storage.steps import (
     Question,
     append,
     changes_of,
-    known,
     require_same,
 )
 
@@ -240,7 +239,7 @@ class Snapshot(Store):
             named, area = chain_of(below), below.partition("/")[0]
             others = self.corpora() if area in CORPUS_PLACES and not named else []
             for corpus in (named, *others):
-                rows = self._seen.answer(Question(corpus, Stored.kind, below))
+                rows = self._seen.answer(Question(corpus, Stored.kind, below, begins=True))
                 found |= {row.subject: _content(row) for row in rows}
         if self.pins is not None:
             pinned, cover = self.pins.files, self.pins.cover
@@ -271,7 +270,7 @@ class Snapshot(Store):
 
     def subjects(self, corpus: str, kind: type[P]) -> list[str]:
         """Return the sorted subjects of the events of a kind."""
-        return self._seen.subjects(Question(corpus, kind.kind, None))
+        return self._seen.subjects(Question(corpus, kind.kind, begins=True))
 
     def among(
         self, corpus: str, column: Literal["sequence", "token"], values: Collection[Any]
@@ -298,7 +297,8 @@ class Snapshot(Store):
 
         Of the stored ones all, or so many of the last, or those after a number.
         """
-        return self._seen.answer(Question(corpus, kind, subject, watched), last=last, after=after)
+        question = Question(corpus, kind, subject or "", subject is None, watched)
+        return self._seen.answer(question, last=last, after=after)
 
     def ledger(self, corpus: str) -> Head:
         """Return the head of a corpus as documents name it under ``ledger``.
@@ -463,7 +463,8 @@ class Snapshot(Store):
         read = {question.corpus for question in step.asked}
         with self.database.writing(written | self._begun(written), read) as connection:
             # before what was read: a call that is made again finds it changed by itself
-            if known(connection, min(written), step.token):
+            there = Snapshot.within(self, connection)
+            if there.among(min(written), "token", [step.token]):
                 return []
             require_same(step.asked, self._seen.changes(connection))
             return append(self, connection, drafts)
