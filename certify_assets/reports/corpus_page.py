@@ -17,7 +17,6 @@ from certify_assets.reports.page import (
     Panel,
     Section,
     home_of,
-    inline_block,
     markdown_table,
     render,
     store_page,
@@ -247,15 +246,6 @@ def standing(report: CorpusReport) -> Banner:
     if report.unsplit or not any(gate.possible for gate in gates):
         return Banner("nothing", "No certificate is possible by arithmetic", sentences)
     return Banner("certified", "A certificate is possible", sentences)
-
-
-def corpus_markdown(report: CorpusReport) -> str:
-    """Return the asset's block: under 1,000 characters, no text of the corpus."""
-    controls = control_table(report.leak_checks)
-    # those over their threshold first
-    shown = sorted(controls.rows, key=lambda row: row[-1] == "under")[:6]
-    table = markdown_table(controls.columns, shown)
-    return inline_block([f"**{standing(report).heading}**", "", *table])
 
 
 def _map(report: CorpusReport) -> Panel:

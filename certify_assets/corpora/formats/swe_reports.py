@@ -78,13 +78,12 @@ class Reports:
     def __init__(self, files: FileSet, reading: Reading, runs: Iterable[tuple[str, str]]) -> None:
         self._keep_unlabelled = bool(reading.options.get("keep_unlabelled"))
         self._by_folder: dict[str, _Report] = {}
-        passed_over: Counter[str] = Counter()
         # where a folder has more than one, the newest of the names that harnesses use
         for folder, report in sorted(_reports(files, reading), key=_rank):
-            passed_over[folder] += self._by_folder.setdefault(folder, report) is not report
+            self._by_folder.setdefault(folder, report)
         named = ((self._report(name), task) for name, task in runs) if self._by_folder else ()
         self._runs = Counter((report.name, task) for report, task in named if report)
-        for folder, report in self._by_folder.items():
+        for report in self._by_folder.values():
             if problem := report.rejected(self._runs_of(report)):
                 reading.drop(
                     "run_rejected",
@@ -92,11 +91,8 @@ class Reports:
                 )
             elif self._runs_of(report):
                 missing = sum((report.name, task) not in self._runs for task in report.resolved)
-                notes = {
-                    "resolved instances whose runs are not here": missing,
-                    "reports passed over for another of the same run": passed_over[folder],
-                }
-                reading.notes.update(+Counter(notes))
+                if missing:
+                    reading.notes["resolved instances whose runs are not here"] += missing
 
     def _report(self, name: str) -> _Report | None:
         """Return the nearest report above a file."""

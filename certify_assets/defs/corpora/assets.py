@@ -207,9 +207,7 @@ def corpus_assets(project: Project) -> list[Any]:
                 f"flip_rate_{name}s": getattr(report.profile.flips, f"{name}_rate")
                 for name in ("cell", "task")
             }
-            metadata = {
-                "corpus": dg.MetadataValue.md(pages.corpus_markdown(report)),
-            }
+            metadata = {"corpus": pages.standing(report).heading}
             pages.write_corpus_page(step.store, report)
             return step.made(metadata, metrics=flips, page=page_key(step.corpus.name))
 
