@@ -17,7 +17,6 @@ from certify_assets.reports.page import (
     Panel,
     Section,
     home_of,
-    markdown_table,
     render,
     store_page,
 )
