@@ -275,7 +275,8 @@ def _map(report: CorpusReport) -> Panel:
 
 def check_table(controls: LeakChecks) -> str:
     """Return the controls as a Markdown table for the metadata of their check."""
-    return "\n".join(control_table(controls).markdown())
+    table = control_table(controls)
+    return "\n".join(markdown_table(table.columns, table.rows))
 
 
 def page_key(corpus: str) -> str:

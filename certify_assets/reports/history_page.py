@@ -78,16 +78,6 @@ def history_markdown(history: OperationHistory) -> str:
     return inline_block([f"**{_verdict(history).heading}**", "", *lines])
 
 
-def history_metrics(history: OperationHistory) -> dict[str, float]:
-    """Return the figures of the last set as numbers with a name."""
-    metrics = {"delta_spent": float(history.spent), "alarms": float(len(history.alarms))}
-    for side in history.steps[-1].sides if history.steps else []:
-        metrics[f"coverage_{side.side}"] = float(side.coverage)
-        if side.error is not None:
-            metrics[f"error_{side.side}"] = float(side.error)
-    return metrics
-
-
 def _verdict(history: OperationHistory) -> Banner:
     spent, declared = history.first_delta + history.spent, history.first_delta + history.promised
     facts = [

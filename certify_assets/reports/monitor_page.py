@@ -19,6 +19,7 @@ from certify_assets.reports.page import (
     Section,
     home_of,
     inline_block,
+    markdown_table,
     render,
     store_page,
 )
@@ -73,7 +74,7 @@ def monitor_markdown(document: MonitorRecord) -> str:
         for entry in document.monitors
     ]
     columns = ("side", "α", "e-value", "alarm from", "error", "interval", "tasks")
-    table = ["", *PageTable("", columns, rows).markdown(tight=True)] if rows else []
+    table = ["", *markdown_table(columns, rows, tight=True)] if rows else []
     return inline_block([f"**{heading}**", *table])
 
 

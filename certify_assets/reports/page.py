@@ -74,10 +74,6 @@ class PageTable(NamedTuple):
     #: places of the rows that stand out
     marked: Collection[int] = ()
 
-    def markdown(self, *, tight: bool = False) -> list[str]:
-        """Return its lines in Markdown, without blanks around the cells where it is tight."""
-        return markdown_table(self.columns, self.rows, tight=tight)
-
     def csv(self) -> str:
         """Return it as CSV in which no spreadsheet runs a name as a formula."""
         from certify_assets.tables.writing import csv_text, defused

@@ -9,12 +9,7 @@ from certify_assets.operations.history import operation_history, write_history
 from certify_assets.operations.monitoring import monitor_judge
 from certify_assets.operations.recertification import recertify
 from certify_assets.operations.sampling import SamplingPlan
-from certify_assets.reports.history_page import (
-    history_markdown,
-    history_metrics,
-    render_history,
-    write_history_page,
-)
+from certify_assets.reports.history_page import history_markdown, render_history, write_history_page
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
 from certify_assets_tests.recertification_builders import (
@@ -39,7 +34,7 @@ def store(corpora: Store) -> Store:
 def test_a_corpus_without_operation_has_an_empty_history(corpora: Store) -> None:
     document = write_history(Corpus(corpora, "two"))
     assert document.steps == () and "Nothing is in operation yet" in render_history(document)
-    assert len(history_markdown(document)) < 1000 and history_metrics(document)["alarms"] == 0
+    assert len(history_markdown(document)) < 1000
 
 
 @pytest.mark.slow
@@ -82,7 +77,7 @@ def test_it_tells_what_was_certified_how_often_it_was_wrong_and_what_was_spent(
     assert document.spent == pytest.approx(sum(item.delta for item in document.claims))
     page = Path(write_history_page(store, document)).read_text("utf-8")
     assert all(text in page for text in ("recertification 3", "never", document.joint))
-    assert len(history_markdown(document)) < 1000 and len(history_metrics(document)) <= 12
+    assert len(history_markdown(document)) < 1000
 
 
 @pytest.mark.slow

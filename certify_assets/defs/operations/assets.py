@@ -414,7 +414,7 @@ def recertify_assets(project: Project) -> list[dg.AssetsDefinition]:
                 "not_told": notify(corpus),
             }
             page = history.history_key(corpus.name, "history.html")
-            return step.made(metadata, metrics=history_page.history_metrics(document), page=page)
+            return step.made(metadata, page=page)
 
     return [operation_monitor, recertification, automatic_deployment, operation_history]
 
