@@ -14,9 +14,8 @@ from certify_assets.errors import InputError
 
 _LEGEND = (
     "violation: share of all trials whose true error exceeds α, which δ bounds; if certified: of "
-    "the trials that certified anything; by task: by the error that the procedure promises, where "
-    "every task weighs the same; coverage: 0 where nothing was certified; each ± standard error. "
-    "paper: violation if certified, coverage. --json has the 95 % bounds of every rate."
+    "the trials that certified anything; by task: every task weighs the same; each ± standard "
+    "error. paper: violation if certified, coverage."
 )
 
 

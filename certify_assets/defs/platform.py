@@ -10,7 +10,7 @@ from certify_assets.defs.corpora.checks import corpus_checks
 from certify_assets.defs.jobs import platform_jobs, weekly_schedule
 from certify_assets.defs.judges.assets import judge_assets, monitor_assets
 from certify_assets.defs.judges.checks import judge_checks, monitor_checks
-from certify_assets.defs.judges.models import as_shipped, compact_model, task_disjoint
+from certify_assets.defs.judges.models import compact_model, task_disjoint
 from certify_assets.defs.operations.assets import operation_assets, recertify_assets, review_assets
 from certify_assets.defs.operations.checks import operation_checks, recertify_checks, review_checks
 from certify_assets.defs.operations.sensors import platform_sensors
@@ -38,7 +38,7 @@ def platform_definitions(project: Project) -> dg.Definitions:
     ]
     if any(spec.reads_compact for spec in project.judges.values()):
         assets.append(compact_model(project))
-        checks += asked_together(project, [as_shipped, task_disjoint])
+        checks += asked_together(project, [task_disjoint])
     if project.studied:
         assets += study_assets(project)
         checks += research_checks(project)

@@ -14,10 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from certify_assets.errors import InputError, MissingToolError
-from certify_assets.judges.endpoint.client import Client
-from certify_assets.judges.endpoint.questions import read_text
-from certify_assets.judges.endpoint.scoring import complete
-from certify_assets.judges.endpoint.settings import Server
 
 MAX_TURNS = 12
 SYSTEM = """You act on a small web page. \
@@ -51,7 +47,6 @@ _UNREGISTERED = {"button-delay", "chase-circle", "hover-shape", "moving-items", 
 _INSTALL = (
     "install them with `pip install 'certify_assets[miniwob]'` and `apt-get install chromium`"
 )
-_KEY = "CERTIFY_MODEL_KEY"
 _SETTLE_MS, _TIMEOUT_MS, _SHOWN = 400, 20_000, 300
 _READY = "() => typeof core !== 'undefined' && WOB_TASK_READY && core.cover_div !== null"
 _START = """(seed) => {
@@ -96,30 +91,40 @@ def _pages() -> Path:
 class ModelAgent:
     """A model behind an OpenAI-compatible server, asked at temperature 0."""
 
-    def __init__(self, server: Server) -> None:
-        self.server = server
+    def __init__(self, url: str, model: str, key: str = "") -> None:
+        from openai import OpenAI
+
+        self.model = model
+        # the client asks for a key also where the server does not
+        self._api = OpenAI(base_url=url, api_key=key or "none")
 
     @classmethod
     def from_environment(cls) -> ModelAgent:
         """Return the model that CERTIFY_MODEL_URL, _NAME and _KEY name."""
-        url, model = (os.environ.get(f"CERTIFY_MODEL_{name}", "") for name in ("URL", "NAME"))
+        url, model, key = (
+            os.environ.get(f"CERTIFY_MODEL_{name}", "") for name in ("URL", "NAME", "KEY")
+        )
         if not url or not model:
             raise InputError(
                 "A model agent needs CERTIFY_MODEL_URL (an OpenAI-compatible base URL) and "
                 "CERTIFY_MODEL_NAME; set both."
             )
-        key = _KEY if os.environ.get(_KEY) else None
-        return cls(Server(name="agent", url=url, model=model, key_variable=key))
+        return cls(url, model, key)
 
-    def ask(self, messages: Messages) -> str:
+    def ask(self, messages: Any) -> str:
         """Return the server's answer to a conversation."""
-        payload = {"model": self.server.model, "messages": messages, "temperature": 0}
+        from openai import OpenAIError
 
-        async def answer() -> dict[str, Any]:
-            async with Client(self.server) as client:
-                return await client.ask(f"{self.server.plain_url}/chat/completions", payload)
-
-        return read_text(complete(answer())).text
+        try:
+            answer = self._api.chat.completions.create(
+                model=self.model, messages=messages, temperature=0
+            )
+        except OpenAIError as error:
+            raise InputError(
+                f"The model {self.model} did not answer ({error}); check CERTIFY_MODEL_URL, _NAME "
+                "and _KEY."
+            ) from None
+        return answer.choices[0].message.content or ""
 
 
 def parse_reply(text: str) -> tuple[str, int, str]:
@@ -250,7 +255,7 @@ def generate(
     if unknown := sorted(set(tasks) - set(known)):
         raise InputError(f"MiniWoB++ has no task {unknown[0]!r}; give some of {', '.join(known)}.")
     wanted = [(task, number) for task in sorted(set(tasks)) or known for number in range(attempts)]
-    name = f"model:{agent.server.model}"
+    name = f"model:{agent.model}"
     done = _finished(path)
     missing = [one for one in wanted if _run_id(name, *one) not in done]
     if not missing:

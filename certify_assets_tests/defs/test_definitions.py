@@ -83,7 +83,6 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
         | {f"corpora/{split}_split:disjoint_tasks" for split in ("sft", "rl", "cal", "test")}
         | {
             "corpora/leak_controls:no_structural_leak",
-            "judges/compact_model:as_shipped",
             "judges/compact_model:task_disjoint",
         }
         | {

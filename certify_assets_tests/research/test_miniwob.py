@@ -102,7 +102,7 @@ def test_a_model_runs_on_real_pages_and_a_stopped_generation_goes_on(
         monkeypatch.setenv("CERTIFY_MODEL_NAME", "small-model")
         # the server declines in the second run, and the first is kept
         declined = call(command)
-        assert declined.code == 2 and "status 401" in declined.err
+        assert declined.code == 2 and "401" in declined.err
         with path.open("a") as stream:
             stream.write('{"task_id": "to')
         replies += ['type 0 "no such name"', "click 1", 'claim "entered it"']
