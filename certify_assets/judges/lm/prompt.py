@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer
-
 from certify_assets.corpora.rendering import Renderer, defuse, render_frame
 from certify_assets.documents import Document
 from certify_assets.errors import InputError, quoted
@@ -80,12 +78,6 @@ class AuditorPrompt(Document):
     def sha256(self) -> str:
         """Hash of the prompt's texts."""
         return sha256_bytes(canonical_json(self.model_dump()))
-
-    @model_serializer(mode="wrap")
-    def _said(self, dump: SerializerFunctionWrapHandler) -> dict[str, str]:
-        # the role only where it is not the system's own
-        usual = {"system_role"} if self.system_role == SYSTEM else set()
-        return {name: value for name, value in dump(self).items() if name not in usual}
 
     def messages(self, user: str) -> list[dict[str, str]]:
         """Return the messages of a chat."""
