@@ -17,6 +17,7 @@ from certify_assets.reports.page import (
     Panel,
     Section,
     home_of,
+    markdown_table,
     render,
     store_page,
 )
