@@ -140,21 +140,3 @@ def test_a_plan_that_is_none_is_refused(call: Call, tables: Path, key: str, valu
     (tables / "plan.json").write_text(json.dumps(plan | {key: value}), encoding="utf-8")
     answer = call("batch draw plan.json batch.csv --seed 3 --out draw.csv")
     assert answer.code == 2 and key in answer.err and answer.err.count("\n") == 1
-
-
-@pytest.mark.parametrize("begin", ["=", "n12;="])
-def test_a_draw_with_a_name_like_a_formula_is_written_where_no_spreadsheet_runs_it(
-    call: Call, tables: Path, begin: str
-) -> None:
-    rows = score_rows(tasks=80, seed=1)
-    rows["trajectory_id"] = begin + rows["trajectory_id"]
-    rows.to_csv("batch.csv", index=False)
-    drawing = "batch draw cert.json batch.csv --seed 11 --out"
-    refused = call(f"{drawing} draw.csv")
-    assert refused.code == 2 and "a spreadsheet would run it as a formula" in refused.err
-    assert not (tables / "draw.csv").exists()
-    assert call(f"{drawing} draw.jsonl").code == 0
-    labels = pd.read_json("draw.jsonl", lines=True).head(5).merge(rows, on="trajectory_id")
-    labels[["trajectory_id", "outcome"]].to_json("labels.jsonl", orient="records", lines=True)
-    closed = call("batch close cert.json batch.csv draw.jsonl labels.jsonl --json")
-    assert closed.json["labels_used"] == 5

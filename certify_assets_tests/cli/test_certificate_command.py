@@ -33,20 +33,6 @@ def scores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_what_was_understood_is_said_and_changes_nothing(
-    call: Call, scores: Path, tmp_path: Path
-) -> None:
-    frame = pd.read_csv(scores).rename(columns={"task_id": "Task ID"})
-    odd = tmp_path / "odd.csv"
-    frame.to_csv(odd, index=False, sep=";", decimal=",")
-    plain, read = call(f"certificate {scores} --json"), call(f"certificate {odd} --json")
-    assert read.json == plain.json and "read as" not in plain.err
-    assert (
-        "odd.csv read as: semicolons between fields; column 'Task ID' as task_id; scores with "
-        "decimal commas" in read.err
-    )
-
-
 def test_the_command_that_would_read_a_table_works(
     call: Call, scores: Path, tmp_path: Path
 ) -> None:

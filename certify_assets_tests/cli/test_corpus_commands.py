@@ -37,18 +37,6 @@ def test_the_gates_are_those_of_cal_and_test(call: Call, root: Path, tmp_path: P
     assert "50 tasks are available to certify (RL and CAL)" in paper.out
 
 
-def test_a_corpus_too_small_to_split_is_stored_and_told(
-    call: Call, root: Path, tmp_path: Path
-) -> None:
-    write_runs(tmp_path / "runs.jsonl", tasks=2, attempts=2)
-    answer = call(f"corpus import {tmp_path}/runs.jsonl --name c")
-    assert (
-        answer.code == 0
-        and "cannot be split" in answer.err
-        and "0 tasks are available to certify (no split yet)" in " ".join(answer.out.split())
-    )
-
-
 def test_what_was_left_out_is_said_and_many_agents_are_not_all_listed(
     call: Call, root: Path, tmp_path: Path
 ) -> None:

@@ -238,19 +238,6 @@ def test_a_draw_that_follows_labels_is_refused(call: Call, tables: Path) -> None
     assert "no column trajectory_id" in call("sample s.csv --count 40 --out draw.csv").err
 
 
-def test_fewer_and_more_runs_than_tasks(call: Call, tables: Path) -> None:
-    def drawn(options: str) -> pd.DataFrame:
-        assert call(f"sample s.csv --out draw.csv {options}").code == 0
-        return pd.read_csv("draw.csv")
-
-    assert drawn("--count 30")["task_id"].is_unique
-    assert drawn("--count 160")["task_id"].value_counts().eq(2).all()
-    few = drawn("--count 480 --attempts 3")["task_id"].value_counts()
-    assert len(few) == 80 and few.eq(3).all()
-    runs = drawn("--count 80 --estimand runs --most 12")
-    assert 20 < len(runs) < 60 and runs["task_id"].is_unique
-
-
 def test_a_draw_is_not_repeated_until_it_suits(call: Call, tables: Path) -> None:
     assert call("sample s.csv --count 40 --out draw.csv").code == 0
     assert call("sample s.csv --count 80 --out more.csv").code == 0, "the same draw, continued"

@@ -106,15 +106,6 @@ def test_new_runs_are_decided_and_written_out(call: Call, operated: Store, tmp_p
     )
 
 
-def test_a_refused_batch_is_exit_3_and_says_why(
-    call: Call, operated: Store, tmp_path: Path
-) -> None:
-    runs = deliver(tmp_path / "a.jsonl", tasks=3)
-    answer = call(f"ops ingest c {runs}")
-    assert answer.code == 3 and "not_deployed: no judge is deployed on c" in answer.out
-    assert not call(f"ops ingest c {runs} --json").json["batches"][0]["decided"]
-
-
 def test_what_incoming_refuses(call: Call, operated: Store, tmp_path: Path, scores: Path) -> None:
     answer = call(f"ops ingest c {scores}")
     assert answer.code == 2 and "for a table of scores use `certify certificate`" in answer.err

@@ -36,12 +36,3 @@ def test_refusals(call: Call, arguments: str, words: str) -> None:
     answer = call(f"research simulate {arguments}")
     assert answer.code == 2 and words in answer.err and not answer.out
     assert len(answer.err.splitlines()) == 1
-
-
-def test_sides_and_groups_of_designs(call: Call) -> None:
-    common = "research simulate --tasks 20 --trials 1 --procedure naive --json"
-    one = call(f"{common} --design fooled --side release")
-    assert one.code == 0 and one.json["settings"] == {"side": "release"}
-    assert [round(cell["true_error"], 3) for cell in one.json["cells"]] == [0.15] * 3
-    # five designs of failure with two true errors each
-    assert len(call(f"{common} --design failure").json["cells"]) == 10
