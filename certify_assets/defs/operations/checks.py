@@ -9,6 +9,7 @@ from certify_assets.operations import checks
 from certify_assets.operations.checks import Verdict
 from certify_assets.operations.labels import label_table
 from certify_assets.operations.review_queue import queue_agreement
+from certify_assets.words import number_of
 
 # of the runs that two reviewers labelled: a tenth in dispute questions the instructions,
 # a quarter is no ground truth
@@ -69,7 +70,7 @@ def reviewers_agree(corpus: Corpus) -> Verdict:
 def labels_of_known_runs(corpus: Corpus) -> Verdict:
     """Every label is of a run that was decided: ERROR where a labelled batch is gone."""
     unknown = label_table(corpus).unknown
-    gone = f"{len(unknown)} labelled runs are in no decided batch, such as "
+    gone = f"In no decided batch: {number_of(len(unknown), 'labelled run')}, such as "
     return Verdict.of(
         not unknown,
         f"{gone}{unknown[0]!a}; restore the batch." if unknown else "all are known.",
