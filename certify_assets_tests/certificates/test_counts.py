@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from certify_assets.certificates import observe
-from certify_assets.certificates.counts import count_at, count_tasks
+from certify_assets.certificates.counts import count_tasks
 from certify_assets.errors import InputError
 
 
@@ -41,17 +41,6 @@ def test_grid_is_numpys_observed_quantile(rows: int) -> None:
     for side, method, step in (("reject", "lower", 1), ("release", "higher", -1)):
         expected = np.quantile(scores, levels, method=method)[::step]
         assert np.array_equal(count_tasks(seen, side).thresholds, expected)
-
-
-def test_summaries_of_a_small_table() -> None:
-    seen = observe([0.1, 0.2, 0.3, 0.4, np.nan], [1, 0, 0, 1, 1], ["a", "a", "b", "b", "c"])
-    counts = count_at(seen, "reject", np.array([0.0, 0.2, 0.3]))
-    assert seen.unscored == 1 and counts.tasks == 2
-    assert counts.coverage.tolist() == [0.0, 0.5, 0.75]
-    assert counts.selective_error.tolist() == [0.0, 0.5, 1 / 3]
-    assert counts.covered_tasks.tolist() == [0, 1, 2]
-    assert counts.effective_tasks.tolist() == [0.0, 1.0, 9 / 5]
-    assert counts.sizes.tolist() == [2, 2] and counts.successes.tolist() == [1, 1]
 
 
 def test_hash_does_not_see_row_order_or_label_type() -> None:

@@ -53,11 +53,3 @@ def test_gates_of_a_table() -> None:
     gates = table_gates(*table, sft_auroc=0.9)
     assert [gate.passed for gate in gates] == [True, True, True]
     assert "lower 95 % bound" in gates[0].reason
-
-
-def test_tables_without_a_ranking() -> None:
-    one_class = table_gates([0.1, 0.2, 0.3], [1, 1, 1], ["a", "b", "c"])
-    assert one_class[0].passed is None and "equal" in one_class[0].reason
-    unscored = table_gates([np.nan, np.nan], [1, 0], ["a", "b"])
-    assert (unscored[0].passed, unscored[2].value) == (None, 0.0)
-    assert auroc_lower_bound(observe([0.1, 0.2], [0, 1], ["a", "a"])) is None
