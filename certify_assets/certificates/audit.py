@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -302,7 +302,7 @@ def _flickers(
 
 
 #: what a threshold was seen to do, in words
-REASONS: Final = {
+REASONS = {
     "unscored": "No TEST row has a score: none of the rows to audit on was scored, so there is "
     "nothing to measure.",
     "nothing": "Nothing was certified, so there is nothing to audit.",

@@ -23,7 +23,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from certify_assets.documents import Count, Document, JsonObject, OpenShare, Pos
 from certify_assets.errors import InputError
 
 #: keys of a certificate in a document of several sides, whose numbers are added up
-_ADDED: Final = ("decided", "labels_used", "errors_found")
+_ADDED = ("decided", "labels_used", "errors_found")
 
 State = Literal["certified", "continue", "not_worth_it", "to_reviewers"]
 _CERTIFIED: State = "certified"

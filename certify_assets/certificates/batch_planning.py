@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -28,15 +27,15 @@ from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.procedures import EVERY_PROCEDURE
 from certify_assets.errors import InputError
 
-_CANDIDATES: Final = 16
-_FEWEST: Final = 5
+_CANDIDATES = 16
+_FEWEST = 5
 #: by which a chain widens
-_RATIO: Final = 1.15
+_RATIO = 1.15
 #: nodes of the log odds of an error between agents, whose standard deviation is taken as 1
-_NODES: Final = 7
+_NODES = 7
 # errors in budgets, where there is no history
-_UNKNOWN: Final = (0.1, 0.3, 0.6, 1.0, 2.0, 4.0)
-_SURE: Final = 1e-4
+_UNKNOWN = (0.1, 0.3, 0.6, 1.0, 2.0, 4.0)
+_SURE = 1e-4
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,7 +37,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final
 
 import numpy as np
 
@@ -46,13 +45,13 @@ from certify_assets.arrays import Floats, Integers
 # labels after which a table ends, and the same in budgets: valid, and no larger for a larger batch
 _MOST_LABELS, _MOST_BUDGETS = 1600, 40
 # prior of the test: its weight in labels, and its mean in budgets
-_STRENGTH: Final = 20.0
-_PRIOR_MEAN: Final = 0.3
+_STRENGTH = 20.0
+_PRIOR_MEAN = 0.3
 # weight, in labels, of the error that is predicted of a set
-_PREDICTED: Final = 30.0
-_CLOSE: Final = 1e-4
+_PREDICTED = 30.0
+_CLOSE = 1e-4
 # the recursion has errors of rounding
-_ROUNDING: Final = 1e-9
+_ROUNDING = 1e-9
 
 
 def error_limit(alpha: float, decided: int) -> int:

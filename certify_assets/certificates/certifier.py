@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,7 +52,7 @@ _DEFAULT_SELECTION = (
 
 
 #: keywords that say something of a table; all others are settings
-_OF_TABLE: Final = (
+_OF_TABLE = (
     "pilot",
     "pool",
     "agents",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,10 +18,10 @@ from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.taskboot import draws_needed
 
 #: below this many tasks neither the paper's simulation nor ours covers the bootstrap
-FEW_TASKS: Final = 20
+FEW_TASKS = 20
 _MOST_TASKS = 1_000_000
 #: what stopped a certificate, in words
-CAUSES: Final = {
+CAUSES = {
     "unread": "{labelled} of {runs} runs have a clear label, and nothing passes where the others "
     "count as wrong (success rate {rate:.3f} of the {labelled} labelled runs). Labels of a part of "
     "the runs do not show what the limit is.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, Protocol, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,8 +29,8 @@ from certify_assets.errors import InputError
 
 #: who chose the tasks of a pool, as a certificate says it: who gave it, or the rule of the
 #: platform, which takes every task that is not in the calibration table
-GIVEN: Final = "given"
-EVERY_TASK: Final = "every_task"
+GIVEN = "given"
+EVERY_TASK = "every_task"
 
 
 @dataclass(frozen=True, eq=False)

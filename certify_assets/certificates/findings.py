@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +57,7 @@ _BY_CHANCE = 0.01
 #: share of rows that repeat whole tasks, and that share where each task has one row
 _COPIED, _ALL_COPIED = 0.05, 0.9
 
-SENTENCES: Final = {
+SENTENCES = {
     "unscored_rows": "{table.unscored} of {table.rows} rows have no score. They are {how} and go "
     "to human review when decided.",
     "few_tasks": "The table has {tasks_seen}. The bootstrap has not been validated below {least}.",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import nsmallest
 from itertools import count
-from typing import Annotated, Any, Final, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,9 +31,9 @@ from certify_assets.work import WorkStage, under_way
 #: outcomes of drawn runs that no reviewer read, and that a reviewer could not settle
 UNLABELLED, UNCLEAR = -1, -2
 #: of the quantiles of scores that a certificate keeps
-LEVELS: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
+LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 #: of the digests of tasks that a certificate keeps
-MOST_DIGESTS: Final = 4096
+MOST_DIGESTS = 4096
 
 
 @with_config(CLOSED)

@@ -30,7 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import asdict, dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -47,7 +47,7 @@ DETECTORS = ("e_process", "shiryaev_roberts")
 #: smallest mean number of tasks to a false alarm of the Shiryaev–Roberts detector; within T tasks
 #: one has probability at most T/10,000, by optional stopping
 RUN_LENGTH = 10_000
-SENTENCES: Final = {
+SENTENCES = {
     "known_tasks": "{known.sentence}",
     "estimand_differs": "The certificate speaks of the {estimand}-weighted error, the monitor of "
     "the task-weighted one. They differ where tasks of another size err more or less often.",

@@ -17,7 +17,7 @@ conservative consistency of false discovery rates.
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,14 +32,14 @@ _Floats = NDArray[np.float64]
 _Numbers = NDArray[np.number[Any]]
 
 #: tables of one run a task that are drawn where tasks have several labelled runs
-DRAWS: Final = 400
+DRAWS = 400
 #: each of these tables is tested at this part of δ, and as large a part of them must pass
-SHARE: Final = 5
+SHARE = 5
 #: the cap of `average`: with confidence 1 − δ the error is below so many times α
-CAP: Final = 2
+CAP = 2
 
 #: what both procedures assume, in words for users
-ASSUMPTIONS: Final = (
+ASSUMPTIONS = (
     "Tasks are drawn independently from the tasks that the certificate is used on, and later tasks "
     "come from there too. A hand-picked set of tasks is not covered, nor is drift.",
     "The judge and its scores were made without these labels.",

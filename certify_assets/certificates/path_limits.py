@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from certify_assets.certificates.clustering import n_min
 
 #: equal tails may differ in their last bits
-_SAME: Final = 1 + 1e-12
+_SAME = 1 + 1e-12
 #: limits are flat beyond this number of rows, which bounds the time of the recursion
-_MOST_PLANNED: Final = 1_500
+_MOST_PLANNED = 1_500
 
 
 def binomial_tails(

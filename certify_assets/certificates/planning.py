@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +28,16 @@ from certify_assets.errors import InputError
 from certify_assets.work import counted
 
 #: share of drawn tables that certify something at the number of tasks that is called needed
-TARGET: Final = 0.8
+TARGET = 0.8
 #: largest number of tasks that is considered
-MOST_TASKS: Final = 1_500
+MOST_TASKS = 1_500
 #: attempts a task that are planned, next to one and to all
-_ATTEMPTS: Final = (2, 4)
+_ATTEMPTS = (2, 4)
 _TRIALS, _MOST_SCORES, _PRECISION = 2_000, 2_000, 0.05
-_STEEPEST: Final = 40.0
-_TABLES: Final = 60
+_STEEPEST = 40.0
+_TABLES = 60
 #: runs of the largest table that is drawn; of more, a part of the tasks is
-_MOST_ROWS: Final = 20_000
+_MOST_ROWS = 20_000
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,12 +44,12 @@ from certify_assets.certificates.kernels import rising_root
 from certify_assets.certificates.path_limits import path_limits
 
 #: the whole-task tail spends at most a third of δ, the clustered one three quarters of its level
-WHOLE_SHARE: Final = 3
-_CLUSTERED_SHARE: Final = 0.75
+WHOLE_SHARE = 3
+_CLUSTERED_SHARE = 0.75
 #: errors may be taken for as clustered as those seen where whole wrong tasks are no likelier
-_PLAUSIBLE: Final = 0.15
+_PLAUSIBLE = 0.15
 #: tasks up to which λ rises: beyond, the thresholds of the grid are fewer than the widths
-_MOST_TASKS: Final = 2_000
+_MOST_TASKS = 2_000
 #: thresholds of the grid
 GRID = 160
 #: the saddlepoint errs by up to 3 % at tails from .005 to .03, to either side

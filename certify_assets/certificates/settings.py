@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -27,9 +27,9 @@ from certify_assets.documents import CLOSED
 from certify_assets.errors import InputError, quoted, unknown_setting
 
 #: how a certificate names the payment of a procedure that is calibrated over its whole grid
-CALIBRATED: Final = "calibrated"
+CALIBRATED = "calibrated"
 #: the payment of a procedure whose limits hold at every threshold at once
-PATH: Final = "path"
+PATH = "path"
 BONFERRONI, FIXED = "bonferroni", "fixed"
 
 

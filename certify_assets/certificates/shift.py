@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,17 +14,17 @@ from certify_assets.arrays import Floats, Integers
 from certify_assets.certificates.counts import covers
 
 #: chance of a finding on runs of tasks like those of CAL over the life of a deployment
-LIFE_LEVEL: Final = 0.02
+LIFE_LEVEL = 0.02
 #: tasks of new runs, and of CAL, from which on they are compared
 LEAST_NEW_TASKS, LEAST_CAL_TASKS = 5, 10
 # new tasks after which half of the level is spent
-_HALF_SPENT: Final = 60
+_HALF_SPENT = 60
 # parts of the level of a comparison; that of the shares is divided by the sides
 _ORDER, _DECIDED = 0.5, 0.5
 # tasks of CAL that are compared at most, which bounds the work of a test
-_MOST_CAL_TASKS: Final = 300
+_MOST_CAL_TASKS = 300
 # steps into which ranks and shares are rounded
-_STEPS: Final = 10
+_STEPS = 10
 _SEED = 0
 _Scored = tuple[Floats, Sequence[Any]]
 

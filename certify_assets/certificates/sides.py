@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,7 +31,7 @@ _WEAKEST = (
 )
 _PAIR = 2
 #: keys of a document next to its certificates, all of which follow from these
-OUTLINE: Final = ("decided", "human", "statement")
+OUTLINE = ("decided", "human", "statement")
 
 
 def budget_words(item: Certificate) -> str:

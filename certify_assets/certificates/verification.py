@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -18,12 +18,12 @@ from certify_assets.errors import ForgedCertificateError, InputError, quoted
 from certify_assets.work import counted
 
 #: what a successful verification leaves open
-NOT_VOUCHED: Final = (
+NOT_VOUCHED = (
     "Not verified: that the outcomes are right, which judge and manifest the scores come from, how "
     "many candidates were compared or promises tried, and who chose a pool. The scores show none "
     "of this."
 )
-_REMEDIES: Final = {
+_REMEDIES = {
     "software": "verify with the version that issued it, or issue it again",
     "inputs": "give the table, and the pool, that it was issued on",
     "settings": "with a pilot it cannot be recomputed without it; give that table (--pilot)",

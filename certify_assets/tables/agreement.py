@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,9 @@ from certify_assets.certificates.procedures import clopper_pearson_upper
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-CONFIDENCE: Final = 0.95
-_TAIL: Final = (1 - CONFIDENCE) / 2
-DRAWS: Final = 2000
+CONFIDENCE = 0.95
+_TAIL = (1 - CONFIDENCE) / 2
+DRAWS = 2000
 _SEED = 42
 #: tasks below which a bootstrap over them is no interval
 _FEWEST_TASKS = 10

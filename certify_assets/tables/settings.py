@@ -28,9 +28,9 @@ COLUMNS: Final[Mapping[str, str]] = {
     "annotator": "annotator",
 }
 #: the column by which the file of a draw says how it was drawn
-DRAWN_BY: Final = "drawn_by"
+DRAWN_BY = "drawn_by"
 #: the scale of scores that were divided by 100
-PERCENT: Final = "percent"
+PERCENT = "percent"
 # a name may hold commas: the next column begins where its field is named
 _NEXT = re.compile(rf",(?=(?:{'|'.join(COLUMNS)})=)")
 _OUTCOME = {"success", "failure", "threshold"}
