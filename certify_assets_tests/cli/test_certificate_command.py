@@ -362,7 +362,7 @@ def test_pool_and_pilot_are_on_the_scale_of_the_scores(
     for ours, theirs in ((1, 100), (10, 100)):
         answer = certified(ours, theirs)
         assert answer.code == 2 and f"{name}-{theirs}.csv has scores " in answer.err
-        assert f"s-{ours}.csv has " in answer.err and "--set score_scale" in answer.err
+        assert f"s-{ours}.csv was issued on " in answer.err and "--set score_scale" in answer.err
     read = certified(1, 100, "--set score_scale=probability")
     turned = certified(-1, -1, "--set lower_is_better=true")
     assert read.json["covered_trajectories"] == turned.json["covered_trajectories"] == covered
