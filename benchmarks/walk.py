@@ -1,43 +1,50 @@
 """What a command visits: the files of the package that it enters, and their functions.
 
     python benchmarks/walk.py certificate SCORES
-    python benchmarks/walk.py ops ingest CORPUS RUNS --root ROOT
+    python benchmarks/walk.py --until decided ops ingest CORPUS RUNS --root ROOT
 
-Runs one `certify` command in this process and prints its output, then a line with the number of
-files and of functions of the package that it entered. What runs when modules are imported does not
-count. `--list` before the command prints them, files with most calls first.
+Runs one `certify` command in this process and prints its output, then the files and functions of
+the package that it entered, by part. Imports do not count, nor do comprehensions and lambdas.
+`--until KIND` stops at the first event of this kind. `--list` prints the functions.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import pkgutil
 import sys
 import threading
-from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
 import certify_assets
 from certify_assets.cli.main import main as certify
+from certify_assets.storage.store import Snapshot
 
 PACKAGE = Path(certify_assets.__file__).parent
 
 
-def visited(arguments: list[str]) -> Counter[tuple[str, str]]:
-    """Return the functions that a command enters, with the number of calls."""
-    calls: Counter[tuple[str, str]] = Counter()
-    inside = f"{PACKAGE}/"
+def visited(arguments: list[str], until: str = "") -> set[tuple[str, str]]:
+    """Return file and name of the functions that a command enters."""
+    found: set[tuple[str, str]] = set()
+    inside, append = f"{PACKAGE}/", Snapshot.append.__code__
+    stopped = False
     # first, so that nothing of an import counts
     for module in pkgutil.walk_packages([str(PACKAGE)], "certify_assets."):
         with suppress(Exception):
             importlib.import_module(module.name)
 
     def look(frame: FrameType, event: str, _: object) -> None:
+        nonlocal stopped
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(inside) and code.co_name != "<module>":
-            calls[code.co_filename.removeprefix(inside), code.co_qualname] += 1
+        if stopped or event != "call" or not code.co_filename.startswith(inside):
+            return
+        if until and code is append:
+            stopped = any(item.kind == until for item in frame.f_locals["payloads"])
+        if "<" not in code.co_name:
+            found.add((code.co_filename.removeprefix(inside), code.co_qualname))
 
     threading.setprofile(look)
     sys.setprofile(look)
@@ -48,19 +55,22 @@ def visited(arguments: list[str]) -> Counter[tuple[str, str]]:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    return calls
+    return found
 
 
 def main() -> None:
-    arguments = sys.argv[1:]
-    listed = arguments[:1] == ["--list"]
-    calls = visited(arguments[listed:])
-    files: Counter[str] = Counter()
-    for (name, _), number in calls.items():
-        files[name] += number
-    for name, number in files.most_common() if listed else ():
-        print(f"{number:8,} {name}")
-    print(f"{len(files)} files, {len(calls)} functions")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--until", default="", metavar="KIND")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    asked = parser.parse_args()
+    found = visited(asked.command, asked.until)
+    for name, function in sorted(found) if asked.list else ():
+        print(name, function)
+    for part in sorted({name.split("/")[0] for name, _ in found}):
+        mine = [place for place in found if place[0].split("/")[0] == part]
+        print(f"{part}: {len({name for name, _ in mine})} files, {len(mine)} functions")
+    print(f"in all: {len({name for name, _ in found})} files, {len(found)} functions")
 
 
 if __name__ == "__main__":

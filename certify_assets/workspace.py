@@ -206,7 +206,7 @@ class WorkspaceJudge(JudgedCorpus):
             where the runs were first certified under another split, certificates chose the judge
             unpaid, or labels or runs were changed after a certificate was seen.
         """
-        from certify_assets.operations.rollout import deploy
+        from certify_assets.operations.deploying import deploy
 
         return deploy(
             self, alpha=alpha, sampling=sampling, batch_only=batch_only, accepted=accepted

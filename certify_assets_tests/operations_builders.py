@@ -15,12 +15,12 @@ from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batch_drawing import close_batches
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import first_decisions_of
+from certify_assets.operations.deploying import deploy
 from certify_assets.operations.deployment import Deployed, read_deployments, strictest_certificates
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.ledger import ledger_entries, record_result
 from certify_assets.operations.monitor_record import Alarm
 from certify_assets.operations.receiving import receive
-from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
@@ -32,7 +32,6 @@ __all__ = [
     "audit_of",
     "certified_corpus",
     "deliver",
-    "empty_deployment",
     "fail_audit",
     "label_draw",
     "other_scores",
@@ -211,8 +210,3 @@ def put_deployment(store: Store, name: str = "c", **changes: Any) -> None:
     """Append the last deployment again with some changes, past the checks."""
     made = store.events(name, Deployed)[-1].content
     store.append(name, made.model_copy(update={"number": made.number + 1, **changes}))
-
-
-def empty_deployment(store: Store) -> None:
-    """Let the deployment of `c` name no certificate, by the book."""
-    put_deployment(store, certificates=(), alpha={})

@@ -12,6 +12,7 @@ from certify_assets.operations.batches import known_tasks, ready_batches
 from certify_assets.operations.certifier import own_key
 from certify_assets.operations.deployment import Deployed, judge_fingerprint, strictest_certificates
 from certify_assets.operations.labels import Label, append_labels
+from certify_assets.operations.recertification_record import CERTIFICATES, recertification_key
 from certify_assets.operations.sampling import RunDraw, RunsOfTask, SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.batch_builders import store_batch
@@ -37,10 +38,12 @@ def draw_tasks(plan: SamplingPlan, corpus: str, tasks: Iterable[str]) -> np.ndar
 
 
 def deploy_by_hand(
-    store: Store, corpus: str, plan: SamplingPlan, *, key: str = "", number: int = 1
+    store: Store, corpus: str, plan: SamplingPlan, *, recertification: int = 0, number: int = 1
 ) -> None:
     """Deploy the lexical judge with the certificates that decide, past every check."""
-    key = key or own_key(corpus, JUDGE)
+    key = own_key(corpus, JUDGE)
+    if recertification:
+        key = recertification_key(corpus, recertification, CERTIFICATES)
     judge, chosen = JudgedCorpus(Corpus(store, corpus), JUDGE), _deciding(store, key)
     certificates = [store.objects.put(item.to_json()) for item in chosen]
     made = Deployed(
@@ -48,7 +51,7 @@ def deploy_by_hand(
         corpus=corpus,
         judge=JUDGE,
         alpha={item.side: item.alpha for item in chosen},
-        certificates_key=key,
+        recertification=recertification,
         certificates=tuple(certificates),
         fingerprint=judge_fingerprint(judge),
         sampling=plan,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from certify_assets.operations.batches import BatchRecord
     from certify_assets.operations.receiving import Received
 
+_SHOWN = 3
 _COUNTS = ("batch", "runs", "new", "changed", "known", "files")
 
 
@@ -130,7 +131,8 @@ def ingest(
     stored = ["operations/incoming_runs"] if came and not dry_run else []
     stored += ["operations/decisions"] if records else []
     if stored:
-        report_stored(corpus, "ops ingest", *stored)
+        refused = any(not item.decided for item in records)
+        report_stored(corpus, "ops ingest", *stored, refused=refused)
     # these very files may have made batches earlier
     earlier = {*received.batches} - {record.batch for record in records}
     records += [
@@ -142,7 +144,7 @@ def ingest(
         refusal = Deployment.of(corpus).refusal
         refused |= refusal is not None
         if refusal is not None:
-            say(f"{refusal.code}: {refusal.sentence}")
+            say(str(refusal))
     if decisions is not None:
         _write(corpus, records, decisions)
     shown = {record.batch for record in records}
@@ -154,7 +156,7 @@ def ingest(
     document = {
         "corpus": corpus.name,
         **{name: getattr(received, name) for name in _COUNTS},
-        "dropped": dict(received.dropped or {}),
+        "dropped": dict(received.dropped),
         "sentences": list(received.sentences),
         "batches": [item.to_dict() for item in records],
     }
@@ -192,12 +194,18 @@ def _write(corpus: Corpus, records: list[BatchRecord], path: Path) -> None:
 
 def _read(received: Received) -> list[str]:
     """Say what was read of a delivery."""
-    dropped = ", ".join(f"{reason}: {n}" for reason, n in (received.dropped or {}).items())
+    dropped = ", ".join(f"{reason}: {n}" for reason, n in received.dropped.items())
     counted = (
         f"{received.runs:,} runs read; {received.new:,} new, {received.changed:,} changed, "
         f"{received.known:,} received before; left out: {dropped or 'nothing'}."
     )
-    return [*([counted] if received.files else []), *received.read_as, *received.sentences]
+    more = len(received.read_as) - _SHOWN
+    return [
+        *([counted] if received.files else []),
+        *received.read_as[:_SHOWN],
+        *([f"… and {more} more files, read alike"] if more > 0 else []),
+        *received.sentences,
+    ]
 
 
 def _decided(record: BatchRecord) -> list[Any]:
@@ -208,15 +216,12 @@ def _decided(record: BatchRecord) -> list[Any]:
     ]
     asked = ", ".join(f"{name} {number:,}" for name, number in record.asked.items() if name)
     title = f"Batch {record.batch}: {record.rows:,} runs"
-    found = [f"  {finding['code']}: {finding['message']}" for finding in record.findings]
-    if record.refusal is not None:
-        found.append(f"{record.refusal.code}: {record.refusal.sentence}")
     return [
         TextTable(title, ["decision", "runs", "share"], rows),
         *(f"  {name}: {number:,}" for name, number in record.reasons.items()),
         f"Reviewers are asked about: {asked or 'nothing'}",
         *(f"Promise: {promise}" for promise in record.promises),
-        *found,
+        *record.remarks,
     ]
 
 

@@ -140,18 +140,18 @@ def _reason(error: Exception) -> str:
 
 
 #: what the start page shows of operation
-_ON_START_PAGE = {
-    "operations/deployment",
-    "operations/decisions",
-    "operations/recertification",
-}
+_ON_START_PAGE = {"operations/deployment", "operations/recertification"}
 
 
-def report_stored(corpus: Corpus, command: str, *assets: str) -> None:
-    """Draw the start page again, and report to Dagster what a command stored, if it is there."""
+def report_stored(corpus: Corpus, command: str, *assets: str, refused: bool = False) -> None:
+    """Report to Dagster what a command stored, if it is there.
+
+    The start page is drawn again where it shows that, or says why a batch was refused.
+    """
     # the files that the command has verified are not read again; what others wrote since is
     corpus.store.refresh()
-    if corpus.store.exists("index.html") and _ON_START_PAGE & set(assets):
+    shown = refused or _ON_START_PAGE & set(assets)
+    if shown and corpus.store.exists("index.html"):
         from certify_assets.reports.index_page import write_index
 
         write_index(corpus.store)

@@ -124,9 +124,9 @@ def deploy(
     MLflow gets a version of the model certify-CORPUS, with the alias deployed and the certificates.
     Where MLflow does not answer, the deployment holds and says so.
     """
+    from certify_assets.operations.deploying import CHOSEN, RELABELLING_ACCEPTED, RESPLIT_ACCEPTED
+    from certify_assets.operations.deploying import deploy as deploy_judge
     from certify_assets.operations.deployment import plan_before
-    from certify_assets.operations.rollout import CHOSEN, RELABELLING_ACCEPTED, RESPLIT_ACCEPTED
-    from certify_assets.operations.rollout import deploy as deploy_judge
 
     accepts = {
         RESPLIT_ACCEPTED: accept_resplit,
@@ -155,8 +155,8 @@ def rollback(corpus: Corpus, number: int | None) -> None:
     Judge, budgets, rates and seed of the draw are those of that deployment. The checks are those of
     `certify ops deploy`. Without NUMBER a second call changes nothing.
     """
+    from certify_assets.operations.deploying import redeploy
     from certify_assets.operations.deployment import read_deployments
-    from certify_assets.operations.rollout import redeploy
 
     if number is None:
         deployments = read_deployments(corpus)
@@ -219,7 +219,7 @@ def status(corpus: Corpus) -> None:
     if audits != before:
         report_stored(corpus, "ops status", "operations/batch_certificates")
     waiting = [
-        {"batches": item.batches, "runs": item.runs, "sentence": item.sentence()}
+        {"batches": item.batches, "runs": item.runs, "sentence": item.outlook()}
         for item in waiting_runs(corpus)
     ]
     try:
@@ -256,7 +256,7 @@ def status(corpus: Corpus) -> None:
             if automatic and automatic.reason
             else []
         ),
-        what if refusal is None else f"{refusal.code}: {refusal.sentence}",
+        what if refusal is None else str(refusal),
         *([] if refusal or found is None else filter(None, [behind(corpus, found)])),
         *_batches(audits),
         *faults,

@@ -97,11 +97,11 @@ def recertify(
     the deployment is refused.
     """
     from certify_assets.cli.launching import report_stored
+    from certify_assets.operations.deploying import RELABELLING_ACCEPTED, promote
     from certify_assets.operations.deployment import certified_judge, load_deployment
     from certify_assets.operations.notifications import notify
     from certify_assets.operations.recertification import preview_recertification
     from certify_assets.operations.recertification import recertify as make
-    from certify_assets.operations.rollout import RELABELLING_ACCEPTED, promote
     from certify_assets.operations.spending import Schedule
 
     for name in ("total", "count", "every"):

@@ -8,7 +8,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
 
 from certify_assets.certificates import Certificate, audit_certificate
 from certify_assets.corpora.corpus import Corpus
@@ -21,7 +22,8 @@ from certify_assets.errors import (
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
 from certify_assets.operations.audit_sample import count_audit_tasks
-from certify_assets.operations.certifier import deciding, own_key
+from certify_assets.operations.certifier import deciding
+from certify_assets.operations.deploying import accepted_before, deploy, register, require_sound
 from certify_assets.operations.deployment import (
     DeploymentRecord,
     judge_fingerprint,
@@ -32,7 +34,6 @@ from certify_assets.operations.deployment import (
 from certify_assets.operations.monitor_record import open_alarm
 from certify_assets.operations.recertification import score_rows
 from certify_assets.operations.recertification_record import RecertificationRecord, recertifications
-from certify_assets.operations.rollout import accepted_before, deploy, register, require_sound
 from certify_assets.storage.events import Payload
 
 
@@ -53,17 +54,6 @@ class AutomaticDeployment(Payload):
         return self.policy != "never" and not self.deployed
 
 
-@dataclass(frozen=True, eq=False)
-class _Candidate:
-    """The newest certificates of a judge."""
-
-    judge: JudgedCorpus
-    key: str
-    certificates: tuple[Certificate, ...]  # that certify at the budgets of the deployment
-    record: RecertificationRecord | None  # None for those on CAL
-    fresh: bool  # whether judge, scores or corpus are others than those that were deployed
-
-
 def deploy_by_policy(corpus: Corpus) -> AutomaticDeployment | None:
     """Deploy the newest certificates where policy and guard rails let it; None if none decide."""
     now = load_deployment(corpus)
@@ -76,12 +66,12 @@ def deploy_by_policy(corpus: Corpus) -> AutomaticDeployment | None:
         asked = AutomaticDeployment(
             corpus=corpus.name, judge=now.judge, policy=corpus.config.auto_deploy
         )
-        current = JudgedCorpus(corpus, now.judge)
-        made = _decided(corpus, now, current, asked)
-        if made.deployed in (0, now.number) and _is_other(current, now):
-            # the judge that decides may have newer certificates than the one that is stored
-            again = _decided(corpus, now, now.judge_on(corpus), asked)
-            made = made if again.deployed in (0, now.number) else again
+        # the judge that decides may have newer certificates than the one that is stored
+        stored, deployed = (
+            _decided(corpus, now, judge, asked)
+            for judge in (JudgedCorpus(corpus, now.judge), now.judge_on(corpus))
+        )
+        made = stored if deployed.deployed in (0, now.number) else deployed
         if made != last_automatic(corpus):
             corpus.store.append(corpus.name, made)
     return made
@@ -96,21 +86,32 @@ def last_automatic(corpus: Corpus) -> AutomaticDeployment | None:
 def _decided(
     corpus: Corpus, now: DeploymentRecord, judge: JudgedCorpus, made: AutomaticDeployment
 ) -> AutomaticDeployment:
+    """Deploy the newest certificates of a judge, or say why not."""
     try:
-        found = _candidate(judge, now)
-        hashes = tuple(item.sha256 for item in found.certificates)
-        made = made.model_copy(update={"certificates": hashes})
-        if hashes and set(hashes) <= set(now.certificates):
+        record = _newest_recertification(judge)
+        number = 0 if record is None else record.number
+        found = [
+            item
+            for item in deciding(read_certificates(judge, number))
+            if item.certified and now.alpha.get(item.side) == item.alpha
+        ]
+        made = made.model_copy(update={"certificates": tuple(item.sha256 for item in found)})
+        if found and {*made.certificates} <= {*now.certificates}:
             return made.model_copy(update={"deployed": now.number})
-        _require_new(corpus, now, made)
-        _require_sides(now, found)
-        _require_guards(corpus, now, found)
+        _require_allowed(corpus, now, made, found)
+        if record is not None:
+            require_sound(
+                record,
+                [side for side in record.sides if side.certificate_sha256 in made.certificates],
+            )
+        elif judge_fingerprint(judge) != dict(now.fingerprint):
+            _require_audit_sample(judge, now, found)
         deployed = deploy(
-            found.judge,
-            alpha={item.side: item.alpha for item in found.certificates},
-            certificates_key=found.key,
+            judge,
+            alpha={item.side: item.alpha for item in found},
+            recertification=number,
             policy=made.policy,
-            accepted=accepted_before(now, found.judge, found.key),
+            accepted=accepted_before(now, judge, number),
         )
     except ChangedInputError:
         raise
@@ -119,108 +120,65 @@ def _decided(
     return made.model_copy(update={"deployed": deployed.number})
 
 
-def _require_new(corpus: Corpus, now: DeploymentRecord, made: AutomaticDeployment) -> None:
+def _newest_recertification(judge: JudgedCorpus) -> RecertificationRecord | None:
+    """Return the last recertification of a judge as it is; None where it has those on CAL alone."""
+    adapter = judge_fingerprint(judge)["adapter_sha256"]
+    for record in reversed(recertifications(judge.corpus)):
+        if (record.judge, record.adapter_sha256) == (judge.name, adapter):
+            # those of CAL as it was before a delivery are stale
+            with suppress(StaleCertificateError):
+                read_certificates(judge, record.number)
+                return record
+    return None
+
+
+def _require_allowed(
+    corpus: Corpus, now: DeploymentRecord, made: AutomaticDeployment, found: Sequence[Certificate]
+) -> None:
+    """Refuse what a user has to decide: other sides, what was rolled back, an open alarm."""
     if now.batch_only:
         raise GateClosedError(
-            f"{now.judge} was deployed for certificates of batches alone; `certify ops deploy "
-            f"{corpus} {now.judge}` lets others decide."
+            f"{now.judge} was deployed for certificates of batches alone. Deploy it by hand: "
+            f"`certify ops deploy {corpus} {now.judge}`."
         )
-    if not made.certificates:
-        raise GateClosedError(
-            "the newest certificates certify nothing at the budgets that decide; the deployment "
-            "stays as it is."
-        )
-    hashes = set(made.certificates)
+    if not found:
+        raise GateClosedError("the newest certificates certify nothing at the deployed budgets.")
+    hashes = {*made.certificates}
     earlier = [item for item in read_deployments(corpus) if hashes <= {*item.certificates}]
     if earlier:
         raise GateClosedError(
-            f"deployment {earlier[-1].number} was under these certificates, and deployment "
-            f"{now.number} replaced it: what was taken back is not deployed again unasked."
+            f"deployment {earlier[-1].number} had these certificates, and deployment {now.number} "
+            "replaced it: what was taken back is not deployed again unasked."
         )
     if made.policy == "never":
         raise GateClosedError(
-            "new certificates wait: auto_deploy of the corpus is never; `certify ops deploy`, or "
-            "`certify ops recertify --deploy`, lets them decide."
+            "new certificates wait: auto_deploy of the corpus is never. Deploy them by hand: "
+            "`certify ops deploy`, or `certify ops recertify --deploy`."
         )
-
-
-def _require_sides(now: DeploymentRecord, found: _Candidate) -> None:
-    """Refuse certificates of fewer sides than decide: which ones decide is a user's choice."""
-    lost = now.alpha.keys() - {item.side for item in found.certificates}
-    if lost:
+    if lost := now.alpha.keys() - {item.side for item in found}:
         raise GateClosedError(
             f"the {' and '.join(sorted(lost))} side decides now, and the newest certificates "
-            f"certify nothing there; deploy by hand to let its runs go to reviewers."
+            "certify nothing there. Deploy by hand to let its runs go to reviewers."
         )
-
-
-def _is_other(judge: JudgedCorpus, now: DeploymentRecord) -> bool:
-    """Whether a judge as it is stored is another one than was deployed."""
-    try:
-        return judge_fingerprint(judge) != dict(now.fingerprint)
-    except CertifyError:
-        # what the policy makes of it says what is wrong with it
-        return True
-
-
-def _candidate(judge: JudgedCorpus, now: DeploymentRecord) -> _Candidate:
-    """Return the last recertification of the judge as it is stored, else what it has on CAL."""
-    fingerprint = judge_fingerprint(judge)
-    fresh = fingerprint != dict(now.fingerprint)
-    for record in reversed(recertifications(judge.corpus)):
-        if (record.judge, record.adapter_sha256) != (now.judge, fingerprint["adapter_sha256"]):
-            continue
-        try:
-            certificates = read_certificates(judge, record.certificates_key)
-        except StaleCertificateError:
-            # of CAL as it was before a delivery
-            continue
-        found = _at_budgets(certificates, now)
-        return _Candidate(judge, record.certificates_key, found, record, fresh)
-    key = own_key(judge.corpus.name, judge.name)
-    return _Candidate(judge, key, _at_budgets(read_certificates(judge, key), now), None, fresh)
-
-
-def _at_budgets(certificates: list[Certificate], now: DeploymentRecord) -> tuple[Certificate, ...]:
-    return tuple(
-        item
-        for side, alpha in now.alpha.items()
-        for item in deciding(certificates)
-        if (item.side, item.alpha) == (side, alpha) and item.certified
-    )
-
-
-def _require_guards(corpus: Corpus, now: DeploymentRecord, found: _Candidate) -> None:
-    raised = open_alarm(corpus, now.certificates)
-    if raised is not None:
-        alarm = raised.content
+    if raised := open_alarm(corpus, now.certificates):
         raise GateClosedError(
-            f"an alarm is open: the monitor raised it for the {alarm.side} side at {alarm.alpha:g} "
-            f"of deployment {now.number} ({raised.time}). Find out why, then deploy with "
-            f"`certify ops deploy {corpus} {now.judge}`."
+            f"an alarm is open for the {raised.content.side} side of deployment {now.number} "
+            f"({raised.time}). Find out why, then deploy by hand: `certify ops deploy {corpus} "
+            f"{now.judge}`."
         )
-    if found.record is not None:
-        wanted = {item.sha256 for item in found.certificates}
-        sides = [side for side in found.record.sides if side.certificate_sha256 in wanted]
-        require_sound(found.record, sides)
-    elif found.fresh:
-        _require_audit_sample(found.judge, now, found.certificates)
 
 
 def _require_audit_sample(
-    judge: JudgedCorpus, now: DeploymentRecord, certificates: tuple[Certificate, ...]
+    judge: JudgedCorpus, now: DeploymentRecord, certificates: Sequence[Certificate]
 ) -> None:
     """Audit a judge that was trained again on the labelled tasks that were drawn before."""
     if judge.spec.hosted:
         raise GateClosedError(
-            f"{judge} was trained or scored again, and to score the audit sample by it costs "
-            "money; deploy it by hand."
+            f"{judge} was trained or scored again, and scoring the audit sample by it costs money. "
+            "Deploy it by hand."
         )
-    counted = count_audit_tasks(
-        judge.corpus,
-        adapter_sha256=now.fingerprint["adapter_sha256"],
-        plan=now.sampling,
-    )
+    adapter = now.fingerprint["adapter_sha256"]
+    counted = count_audit_tasks(judge.corpus, adapter_sha256=adapter, plan=now.sampling)
     if counted.rows.empty:
         return
     table = score_rows(judge, counted.rows.assign(refused=True))

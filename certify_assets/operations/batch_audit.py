@@ -15,7 +15,7 @@ from certify_assets.certificates.batch import Batch, BatchPlan
 from certify_assets.certificates.batch_draw import BatchCertificate, BatchDraw
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.documents import Document
-from certify_assets.errors import CertifyError, IntegrityError
+from certify_assets.errors import CertifyError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.batches import (
@@ -128,10 +128,8 @@ class BatchAudit:
     @cached_property
     def outcomes(self) -> Mapping[str, int]:
         """Outcomes of drawn runs, without those that are tied; of a closed batch as stored."""
-        return self.said() if self.closing is None else self.closing.outcomes
-
-    def said(self) -> dict[str, int]:
-        """Return the outcomes of drawn runs that the labels amount to."""
+        if self.closing is not None:
+            return self.closing.outcomes
         return {
             name: found.outcome
             for name, found in resolve_labels(self._labels).items()
@@ -266,26 +264,18 @@ def _opened_draw(corpus: Corpus, batch: str) -> tuple[DrawnBatch, BatchDraw]:
     for name in objects:
         # one that is gone or was altered is noticed also where the draw is known
         store.objects.require(name)
-    return about, _verified(store, batch, objects, about.batch_sha256, about.seed)
+    return about, _drawn(store, objects, about.seed)
 
 
 @lru_cache(maxsize=_MOST_DRAWS)
-def _verified(
-    store: Store, batch: str, objects: tuple[str, ...], frozen: str, seed: int
-) -> BatchDraw:
+def _drawn(store: Store, objects: tuple[str, ...], seed: int) -> BatchDraw:
     """Return a draw by the hashes of what it is of, which never change."""
     import pandas as pd
 
     audit = FrozenDraw.from_dict(store.objects.get_json(objects[0]))
     rows = pd.concat(map(store.objects.get_table, objects[1:]), ignore_index=True)
     drawn = (rows["decision"] == PROVISIONAL) & rows["trajectory_id"].isin(audit.order)
-    draw = BatchDraw(audit.plan, frozen_batch(rows[drawn]), seed)
-    if (draw.order, draw.batch_sha256) != (audit.order, frozen):
-        raise IntegrityError(
-            f"The draw of batch {batch} is not of the runs that were decided. Restore the data "
-            "root from a backup."
-        )
-    return draw
+    return BatchDraw(audit.plan, frozen_batch(rows[drawn]), seed)
 
 
 def close_settled(corpus: Corpus) -> None:
@@ -332,18 +322,6 @@ def settled_rows(audit: BatchAudit) -> pd.DataFrame:
     drawn = (rows["asked"] == "audit_sample").to_numpy(bool)
     asked[drawn] = "audit_sample"
     return rows[["trajectory_id"]].assign(decision=decisions, reason=reasons, asked=asked)
-
-
-def closing_holds(audit: BatchAudit) -> bool:
-    """Whether a closing is what the labels said then, and decided what follows."""
-    closing = audit.closing
-    if closing is None:
-        return True
-    stored = audit.corpus.store.objects.get_table(closing.objects["closed"])
-    again = settled_rows(audit)
-    return audit.said() == dict(closing.outcomes) and (
-        stored.astype(str).to_numpy().tolist() == again.astype(str).to_numpy().tolist()
-    )
 
 
 def standing_record(corpus: Corpus, batch: str) -> BatchRecord:

@@ -31,6 +31,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.documents import Document
 from certify_assets.operations.batches import BatchRecord, batch_names, decided
 from certify_assets.operations.decisions import decisions_of
+from certify_assets.words import percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,39 +139,39 @@ def _tests(cal: pd.DataFrame, group: _Group, used: Sequence[Certificate]) -> lis
 
 
 def _sentence(group: _Group, test: TaskTest) -> str:
-    others, where = group.batches[:-1], f"{group.tasks} new tasks"
-    if others:
-        shown = ", ".join(others[-_SHOWN:]) + (", …" if len(others) > _SHOWN else "")
-        where += f" (with those of {len(others)} batches before this one: {shown})"
+    """Say how covered runs differ from CAL, and which earlier batches do."""
+    where = f"{group.tasks} new tasks"
     if test.name == "order":
         what = (
-            f"the scores of {where} are not those of the calibration table (a task "
-            f"has {test.batch:.3g} in the median, there {test.calibration:.3g}"
+            f"The scores of {where} differ from those of CAL: the median task has {test.batch:.3g}, "
+            f"in CAL {test.calibration:.3g}"
         )
     else:
         what = (
-            f"the {test.name} threshold decides {100 * test.batch:.0f} % of the runs of {where} "
-            f"and {100 * test.calibration:.0f} % of the calibration table (by task"
+            f"The {test.name} threshold decides {percent(test.batch)} of the runs of {where}, and "
+            f"{percent(test.calibration)} of those of CAL"
         )
-    earlier = ", of the earlier batches too, whose decisions stay" if others else ""
-    return (
-        f"{what}; p {test.p_value:.1g}): they are not like the runs that the certificate is about; "
-        f"have some labelled{earlier}, or certify this batch by a draw (`certify ops ingest "
-        "--draw`)."
-    )
+    said = f"{what} (p {test.p_value:.1g}). So the corpus certificate decides none of this batch."
+    if others := group.batches[:-1]:
+        shown = ", ".join(others[-_SHOWN:]) + (", …" if len(others) > _SHOWN else "")
+        said += (
+            f" Its decisions of {len(others)} earlier batches ({shown}) stay; have some of their "
+            "runs labelled."
+        )
+    return said
 
 
 def _too_few(cal: pd.DataFrame, group: _Group) -> str:
     if (known := int(cal["task_id"].nunique())) < LEAST_CAL_TASKS:
-        return (
-            f"The calibration table has {known} tasks and {LEAST_CAL_TASKS} are needed to compare "
-            "new runs with it, so runs that are not like it would be decided all the same."
+        few = (
+            f"CAL has {known} tasks, and {LEAST_CAL_TASKS} are needed to compare new runs with it."
         )
-    return (
-        f"{group.tasks} new tasks, over all batches that these certificates decided, are too few "
-        f"to compare with the calibration table, which takes {LEAST_NEW_TASKS}: runs that are not "
-        "like it would be decided all the same."
-    )
+    else:
+        few = (
+            f"There are {group.tasks} new tasks so far, and {LEAST_NEW_TASKS} are needed to compare "
+            "them with CAL."
+        )
+    return f"{few} So runs unlike those of CAL are decided too."
 
 
 def _groups(

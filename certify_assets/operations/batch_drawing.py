@@ -39,44 +39,55 @@ from certify_assets.operations.batches import (
     draw_of,
     identities_of,
     is_undone,
-    read_draws,
 )
 from certify_assets.operations.decisions import PROVISIONAL, provisional_rows
 from certify_assets.operations.deployment import DeploymentRecord, read_deployments
+from certify_assets.operations.recertification_record import CERTIFICATES, recertification_key
 from certify_assets.operations.spending import Schedule
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from certify_assets.certificates.batch import BatchPlan
     from certify_assets.judges.judged import JudgedCorpus
 
 
+@dataclass(frozen=True)
+class Begun:
+    """What becomes of the provisional runs of a batch that is being decided."""
+
+    frame: pd.DataFrame  # decisions, without the runs that no plan may certify
+    expected: str  # what labels of a draw would decide
+    promise: str = ""  # of the draw, where one was made
+    waits: str = ""  # what they wait for, where none was
+
+
 def begin_audit(
-    judge: JudgedCorpus, deployed: DeploymentRecord, batch: str, frame: pd.DataFrame
-) -> tuple[pd.DataFrame, str, str]:
+    corpus: Corpus, deployed: DeploymentRecord, batch: str, frame: pd.DataFrame
+) -> Begun:
     """Plan and draw the provisional runs of a batch that is being decided, with those that wait.
 
     Those that no plan may certify go to review, all of them where no plan is expected to save
-    labels. While they are too few for a draw, they wait for later ones, as the second sentence
-    says; the first one is the promise of a draw.
+    labels. While they are too few for a draw, they wait for later ones.
     """
     import pandas as pd
 
-    corpus = judge.corpus.current
     provisional = frame["decision"] == PROVISIONAL
-    earlier = {item.scorer: item for item in waiting_runs(corpus)}
     alone = WaitingRuns(corpus, deployed, (), 0, datetime.now(UTC))
+    earlier = {item.scorer: item for item in waiting_runs(corpus)}
     pool = earlier.get(alone.scorer, alone).joined(deployed, batch, int(provisional.sum()))
-    if not pool.is_due:
-        return frame, "", pool.sentence()
     before = pool.batches[:-1]
-    rows = [*(provisional_rows(corpus, [name]) for name in before), frame[provisional]]
-    drawn, promise = _draw(judge, deployed, pool.batches, pd.concat(rows))
+    rows = pd.concat([*([provisional_rows(corpus, before)] if before else []), frame[provisional]])
+    plan, draws = pool.plan(rows)
+    expected = pool.expected(plan)
+    if not pool.is_due:
+        return Begun(frame, expected, waits=pool.sentence())
+    drawn, promise = _draw(pool, plan, draws, rows)
     if before and not drawn:
         # the rows of the batch that is being decided say it themselves
         corpus.store.append(corpus.name, UndrawnBatches(batches=before, why=""))
     left = provisional & ~frame["trajectory_id"].isin(drawn)
-    return frame.assign(decision=frame["decision"].mask(left, "human")), promise, ""
+    return Begun(frame.assign(decision=frame["decision"].mask(left, "human")), expected, promise)
 
 
 def draw_waiting(corpus: Corpus, *, every: bool = False) -> None:
@@ -84,12 +95,12 @@ def draw_waiting(corpus: Corpus, *, every: bool = False) -> None:
     for item in waiting_runs(corpus):
         if not (every or item.is_due):
             continue
-        judge, why, drawn = item.deployed.judge_on(corpus), "", tuple[str, ...]()
+        why, drawn = "", tuple[str, ...]()
         try:
             if corpus.current.config.new_agents == "review":
                 raise InputError(f"new_agents of {corpus} is review now.")
             rows = provisional_rows(corpus, item.batches)
-            drawn, _ = _draw(judge, item.deployed, item.batches, rows)
+            drawn, _ = _draw(item, *item.plan(rows), rows)
         except CertifyError as error:
             # the judge that scored them is gone, or may not have them certified any more
             why = str(error)
@@ -114,44 +125,33 @@ def close_batches(corpus: Corpus) -> tuple[list[AuditSummary], list[str]]:
 
 
 def _draw(
-    judge: JudgedCorpus, deployed: DeploymentRecord, batches: tuple[str, ...], rows: pd.DataFrame
+    pool: WaitingRuns, plan: BatchPlan | None, draws: int, rows: pd.DataFrame
 ) -> tuple[tuple[str, ...], str]:
-    """Freeze and draw runs; return those that are drawn from, none where no labels are worth it.
+    """Freeze and draw runs; return those that are drawn from, and the promise of the draw.
 
-    The promise of the draw follows.
+    None is drawn where no labels are worth it.
     """
-    corpus, every = judge.corpus.current, frozen_batch(rows)
-    draws = 1 + _overlapping(corpus, set(every.trajectories))
-    delta = DELTA if draws == 1 else Schedule("inverse_square", DELTA).share(draws)
-    plan = plan_batch(every, alphas=_budgets(judge, deployed), delta=delta, history=_history(judge))
     if plan is None:
         return (), ""
+    corpus, every = pool.corpus, frozen_batch(rows)
     inside = np.zeros(len(every), dtype=bool)
     for item in plan.sides:
         # the runs that some threshold decides
         inside |= every.side(item.side, plan.cut).decided(item.side, item.thresholds[-1])
     names = np.array(every.trajectories, dtype=object)[inside]
-    batch = frozen_batch(rows[rows["trajectory_id"].isin(names)])
-    draw = BatchDraw(plan, batch, secrets.randbits(62))
+    draw = BatchDraw(
+        plan, frozen_batch(rows[rows["trajectory_id"].isin(names)]), secrets.randbits(62)
+    )
     audit = FrozenDraw(plan=plan, order=draw.order)
     drawn = DrawnBatch(
-        batches=batches,
+        batches=pool.batches,
         batch_sha256=draw.batch_sha256,
         draws=draws,
         seed=draw.seed,
         objects={"audit": corpus.store.objects.put_json(audit.to_dict())},
     )
     corpus.store.append(corpus.name, drawn)
-    return draw.batch.trajectories, promise_of(plan, len(batches))
-
-
-def _overlapping(corpus: Corpus, runs: set[str]) -> int:
-    """Count the draws that were made of these runs, or of some of them."""
-    found = (entry.content.batches for entry in read_draws(corpus))
-    return sum(
-        any(runs & set(identities_of(corpus, name)["trajectory_id"]) for name in batches)
-        for batches in found
-    )
+    return draw.batch.trajectories, promise_of(plan, len(pool.batches))
 
 
 def _budgets(judge: JudgedCorpus, deployed: DeploymentRecord) -> dict[str, float]:
@@ -159,12 +159,16 @@ def _budgets(judge: JudgedCorpus, deployed: DeploymentRecord) -> dict[str, float
 
     A deployed side keeps its budget. A side on which the corpus certificate certifies nothing, at
     any budget, takes that of the other one; a side that could be deployed and is not, none. Where
-    no certificate is deployed, the budgets are those of the deployment for batches, else the
-    strictest of the corpus.
+    no certificate is deployed, the budgets are those of the deployment for batches.
     """
     if not deployed.alpha:
-        return dict(deployed.batch_alpha) or dict.fromkeys(SIDES, min(judge.corpus.config.alphas))
-    key = judge.key("certificates.json") if deployed.own else deployed.certificates_key
+        return dict(deployed.batch_alpha)
+    number = deployed.recertification
+    key = (
+        recertification_key(deployed.corpus, number, CERTIFICATES)
+        if number
+        else judge.key("certificates.json")
+    )
     issued = judge.store.read_json(key)["certificates"]
     certified = {item["side"] for item in issued if item["certified"]}
     other = next(iter(deployed.alpha.values()))
@@ -173,16 +177,6 @@ def _budgets(judge: JudgedCorpus, deployed: DeploymentRecord) -> dict[str, float
         for side in SIDES
         if side in deployed.alpha or side not in certified
     }
-
-
-def _history(judge: JudgedCorpus) -> History:
-    rows, hashes, _ = judge.calibration
-    rows = rows[rows["score"].notna()]
-    return History(
-        rows["score"].to_numpy(np.float64),
-        rows["outcome"].to_numpy(np.int64),
-        hashes["scores_sha256"],
-    )
 
 
 @dataclass(frozen=True)
@@ -216,6 +210,45 @@ class WaitingRuns:
             or self.scorer != _scorer(read_deployments(self.corpus)[-1])
         )
 
+    def plan(self, rows: pd.DataFrame) -> tuple[BatchPlan | None, int]:
+        """Return the plan of a draw of their rows, and how many draws of such runs there are then.
+
+        The plan is None where no labels are worth it.
+        """
+        judge, runs = self.deployed.judge_on(self.corpus), set(rows["trajectory_id"])
+        earlier = (
+            event.content.batches
+            for event in self.corpus.store.events(self.corpus.name, DrawnBatch)
+        )
+        draws = 1 + sum(
+            any(runs & {*identities_of(self.corpus, name)["trajectory_id"]} for name in batches)
+            for batches in earlier
+        )
+        labelled, hashes, _ = judge.calibration
+        labelled = labelled[labelled["score"].notna()]
+        plan = plan_batch(
+            frozen_batch(rows),
+            alphas=_budgets(judge, self.deployed),
+            delta=DELTA if draws == 1 else Schedule("inverse_square", DELTA).share(draws),
+            history=History(
+                labelled["score"].to_numpy(np.float64),
+                labelled["outcome"].to_numpy(np.int64),
+                hashes["scores_sha256"],
+            ),
+        )
+        return plan, draws
+
+    def expected(self, plan: BatchPlan | None) -> str:
+        """Say how many labels would decide how many of them."""
+        if plan is None:
+            return f"A draw from these {self.runs:,} runs is expected to save no label."
+        labels = sum(side.expected_labels for side in plan.sides)
+        decided = labels + self.runs * sum(side.expected_net_share for side in plan.sides)
+        return (
+            f"About {labels:,.0f} labels of a random draw are expected to decide {decided:,.0f} of "
+            f"{self.runs:,} runs."
+        )
+
     def sentence(self) -> str:
         """Describe what they wait for."""
         config = self.corpus.current.config
@@ -226,6 +259,15 @@ class WaitingRuns:
             f"or on {until:%Y-%m-%d}, whichever is first, or now: `certify ops ingest "
             f"{self.corpus} --draw`."
         )
+
+    def outlook(self) -> str:
+        """Describe what they wait for, and what labels would decide now."""
+        try:
+            plan, _ = self.plan(provisional_rows(self.corpus, self.batches))
+        except CertifyError:
+            # the judge that scored them is gone: reviewers get them
+            return self.sentence()
+        return f"{self.sentence()} {self.expected(plan)}"
 
 
 def _scorer(deployed: DeploymentRecord) -> tuple[str, str]:

@@ -49,6 +49,9 @@ class Refusal:
     code: str
     sentence: str
 
+    def __str__(self) -> str:
+        return f"{self.code}: {self.sentence}"
+
 
 class _BatchEvent(Payload):
     """Something that happened to one batch, or to the draw that has its name."""
@@ -113,6 +116,12 @@ class BatchRecord(_BatchEvent):
     new_agents: str  # the policy of the corpus; empty where none was asked
     promises: tuple[str, ...]  # which of the two, and of what
     ledger: Head  # the last event that was seen
+
+    @property
+    def remarks(self) -> list[str]:
+        """What the user should look at: findings and the refusal, with their codes."""
+        found = [f"{item['code']}: {item['message']}" for item in self.findings]
+        return [*found, *([str(self.refusal)] if self.refusal else [])]
 
     @classmethod
     def load(cls, corpus: Corpus, batch: str) -> BatchRecord:
@@ -302,11 +311,6 @@ def identities_of(corpus: Corpus, batch: str) -> pd.DataFrame:
 def decisions_sha256(corpus: Corpus, batch: str) -> str:
     """Return the hash of the first decisions of a batch."""
     return decided(corpus, batch).content.objects["decisions"]
-
-
-def read_draws(corpus: Corpus) -> list[TypedEvent[DrawnBatch]]:
-    """Return all draws of a corpus, the oldest first."""
-    return corpus.store.events(corpus.name, DrawnBatch)
 
 
 def draw_of(corpus: Corpus, batch: str) -> str | None:

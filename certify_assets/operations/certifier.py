@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -215,7 +215,6 @@ def require_current(
 
 #: what this process has recomputed: certificates by their bytes, their rows and their pool
 _RECOMPUTED: set[tuple[str, ...]] = set()
-_MOST_RECOMPUTED: Final = 10_000
 
 
 def require_recomputed(
@@ -241,8 +240,6 @@ def require_recomputed(
     difference = verify(given, *rows, pool=pool, named=True, alone=alone, sample=sample)
     if difference is not None:
         raise ForgedCertificateError(f"{whose} do not recompute: {difference}")
-    if len(_RECOMPUTED) >= _MOST_RECOMPUTED:
-        _RECOMPUTED.clear()
     _RECOMPUTED.add(about)
 
 

@@ -39,6 +39,7 @@ class Coverage:
     policy: str  # `CorpusConfig.new_agents`
     splits: NDArray[np.str_]  # split of each run's task; empty for a new one
     reasons: NDArray[np.object_]  # a code of `decisions.NOT_COVERED`; empty where it is covered
+    known_agents: tuple[str, ...]  # those of CAL
     new_agents: tuple[str, ...]  # agents without a run in CAL
     changed_agents: tuple[str, ...]  # agents of CAL whose runs score otherwise now
     unscored: str  # why runs of training tasks have no score; empty where all have one
@@ -48,7 +49,7 @@ class Coverage:
     def none(cls, runs: int) -> Coverage:
         """Return the coverage of a batch that is refused: nothing is said of any run."""
         empty = np.zeros(runs, dtype="<U4")
-        return cls("", empty, np.full(runs, "", dtype=object), (), (), "")
+        return cls("", empty, np.full(runs, "", dtype=object), (), (), (), "")
 
     @property
     def provisional(self) -> NDArray[np.bool_]:
@@ -72,44 +73,43 @@ class Coverage:
         reasons = np.where(self.by_corpus, "shifted", self.reasons).astype(object)
         return replace(self, reasons=reasons, shifts=tuple(shifts))
 
-    def findings(self, agents: pd.Series[str]) -> Iterator[tuple[str, str]]:
-        """Say which runs are not covered, and what decides them."""
-        known = "a certificate of the batch decides them, by labels drawn there, or reviewers do."
-        if self.policy == "review":
-            known = "reviewers decide them."
-        what = known
-        if self.policy == "accept":
-            what = "the corpus accepts them, so its certificate decides them all the same."
+    def findings(self, agents: pd.Series[str], expected: str) -> Iterator[tuple[str, str]]:
+        """Say which runs are not covered, and what decides them.
+
+        `expected` says what labels of a draw would decide; it is empty where none may be drawn.
+        """
+        fate = expected or "Reviewers decide them."
         if seen := Counter(name for name in self.splits.tolist() if name):
             text = ", ".join(f"{number} of {name.upper()}" for name, number in sorted(seen.items()))
             yield (
                 "seen_tasks",
-                f"{sum(seen.values())} runs are of tasks of the splits ({text}): the promise of "
-                f"the corpus certificate is on new tasks; {known}",
+                f"{sum(seen.values())} runs are of tasks of the splits ({text}), and the corpus "
+                f"certificate is about new tasks. {fate}",
             )
         if trained := int((self.reasons == "trained_task").sum()):
             yield (
                 "trained_tasks",
-                f"{trained} runs are of tasks that the judge was trained on: {self.unscored} "
+                f"{trained} runs are of tasks that the judge was trained on. {self.unscored} "
                 "Reviewers decide them.",
             )
+        if self.policy == "accept":
+            fate = "The corpus accepts them, so its certificate decides them."
         if self.new_agents:
             rows = int(agents.isin(self.new_agents).sum())
             yield (
                 "new_agents",
-                f"{rows} runs come from agents without a run in CAL "
-                f"({_shown(self.new_agents)}); the promise of the corpus certificate is on "
-                f"runs like those of CAL; {what}",
+                f"{rows} runs are of agents that CAL lacks ({_shown(self.new_agents)}; CAL has "
+                f"{_shown(self.known_agents)}). {fate}",
             )
         if self.changed_agents:
             rows = int(agents.isin(self.changed_agents).sum())
             yield (
                 "changed_agents",
-                f"{rows} runs come from agents of CAL whose runs score otherwise now "
-                f"({_shown(self.changed_agents)}), as another version would; {what}",
+                f"{rows} runs are of agents of CAL whose scores are different now "
+                f"({_shown(self.changed_agents)}), as those of another version are. {fate}",
             )
         for sentence in self.shifts:
-            yield "shifted", f"{sentence} Until then no run of the batch is decided by it; {known}"
+            yield "shifted", f"{sentence} {expected or 'Reviewers decide its runs.'}"
 
 
 def _shown(names: tuple[str, ...]) -> str:
@@ -135,15 +135,15 @@ def cover(
         adapters[trained] = np.array(unseen.adapters, dtype=object)[trained]
     without = trained & np.isnan(scored["score"].to_numpy(np.float64))
     calibration = judge.calibration[0]
-    known = set(calibration["agent"])
-    new = tuple(sorted(set(runs["agent"]) - known))
+    known = tuple(sorted(set(calibration["agent"])))
+    new = tuple(sorted(set(runs["agent"]).difference(known)))
     fresh = scored.assign(agent=runs["agent"], task_id=runs["task_id"])[splits == ""]
     changed = changed_agents(calibration, fresh[fresh["agent"].isin(known)])
     reasons = np.full(len(runs), "", dtype=object)
     reasons[runs["agent"].isin({*new, *changed}).to_numpy(bool)] = "new_agent"
     reasons[splits != ""] = "known_task"
     reasons[without] = "trained_task"
-    found = Coverage(policy, splits, reasons, new, changed, unscored)
+    found = Coverage(policy, splits, reasons, known, new, changed, unscored)
     return found, scored, adapters
 
 

@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,7 +30,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.batch_audit import close_settled
 from certify_assets.operations.batch_comparison import compare_batch
-from certify_assets.operations.batch_drawing import begin_audit, draw_waiting
+from certify_assets.operations.batch_drawing import Begun, begin_audit, draw_waiting
 from certify_assets.operations.batches import (
     REFUSALS,
     BatchRecord,
@@ -117,22 +116,16 @@ def _require_undecided(corpus: Corpus, name: str) -> None:
 
 def _deployment(corpus: Corpus) -> Deployment:
     """Open the deployment after the labels that are there were put to the monitor."""
-    deployment = Deployment.of(corpus)
-    # a refusal stays whatever the labels are
-    if deployment.refusal is not None:
-        return deployment
+    fault = None
     try:
         monitor_new_labels(corpus)
     except ChangedInputError:
         # another process was faster, which says nothing of the labels
         raise
     except CertifyError as error:
-        sentence = (
-            "the labels that are there cannot be put to the monitor, so an alarm may be missed: "
-            f"{error}"
-        )
-        return deployment.refused(Refusal("alarm", sentence))
-    return Deployment.of(corpus)
+        fault = Refusal("alarm", f"New labels cannot be monitored: {error}")
+    deployment = Deployment.of(corpus)
+    return deployment if fault is None else deployment.refused(fault)
 
 
 def _still(then: Deployment) -> Deployment:
@@ -237,22 +230,22 @@ def _store(deployment: Deployment, name: str, runs: pd.DataFrame, scored: _Score
     used = () if deployment.refusal is not None else deployment.certificates
     compared = compare_batch(corpus, judge, used, name, scored.table[coverage.by_corpus])
     coverage = coverage.without(compared.unlike)
+    scored = replace(scored, coverage=coverage)
     identities = identities_of(corpus, name)
     again = identities.loc[identities["changed"], "trajectory_id"]
     changed = runs["trajectory_id"].isin(again).to_numpy(bool)
-    frame, promise, waits = _decisions(deployment, runs, scored, coverage, changed), "", ""
-    if (frame["decision"] == PROVISIONAL).any():
-        assert judge is not None
-        assert made is not None
-        frame, promise, waits = begin_audit(judge, made, name, frame)
+    begun = Begun(_decisions(deployment, used, runs, scored, changed), "")
+    if made is not None and (begun.frame["decision"] == PROVISIONAL).any():
+        begun = begin_audit(corpus, made, name, begun.frame)
+    frame = begun.frame
     drawn = frame["trajectory_id"].isin(RunDraw.load(corpus, name).drawn).to_numpy(bool)
     asked = asked_rows(drawn, frame["decision"].to_numpy(object), (coverage.splits != "") | changed)
     frame = frame.assign(asked=asked, corpus=corpus.name, batch=name)
     findings = [
         *(("changed_runs", sentence) for sentence in about.sentences),
         *([("too_few_to_compare", compared.too_few)] if compared.too_few else []),
-        *([("waits_for_draw", waits)] if waits else []),
-        *_findings(deployment, frame, coverage, outcomes=about.outcomes_left_out),
+        *([("waits_for_draw", begun.waits)] if begun.waits else []),
+        *_findings(deployment, frame, coverage, begun.expected, outcomes=about.outcomes_left_out),
     ]
     delivered = ("runs", "new", "changed", "known", "dropped", "outcomes_left_out")
     record = BatchRecord(
@@ -272,7 +265,7 @@ def _store(deployment: Deployment, name: str, runs: pd.DataFrame, scored: _Score
         findings=tuple({"code": code, "message": message} for code, message in findings),
         bill=scored.bill,
         new_agents=coverage.policy,
-        promises=tuple(filter(None, [_promise(used, coverage), promise])),
+        promises=tuple(filter(None, [_promise(used, coverage), begun.promise])),
         ledger=corpus.store.ledger(corpus.name),
         objects={
             "decisions": objects.put_table(frame[list(DECISION_COLUMNS)]),
@@ -288,38 +281,36 @@ def _store(deployment: Deployment, name: str, runs: pd.DataFrame, scored: _Score
 
 
 def _counts(column: pd.Series[Any]) -> dict[str, int]:
-    return {str(name): int(number) for name, number in sorted(Counter(column.tolist()).items())}
+    return {str(name): int(number) for name, number in column.value_counts().sort_index().items()}
 
 
 def _decisions(
     deployment: Deployment,
+    used: Sequence[Certificate],
     runs: pd.DataFrame,
     scored: _Scored,
-    coverage: Coverage,
     changed: NDArray[np.bool_],
 ) -> pd.DataFrame:
     """Return what is decided of each run, and by what."""
-    scores, made, refusal = scored.table["score"].to_numpy(np.float64), deployment.record, None
-    used = deployment.certificates
-    if deployment.refusal is not None or not used:
-        used, refusal = (), deployment.refusal
-    code = "no_certificate" if refusal is None else refusal.code
-    decisions = np.full(scores.size, "human", dtype=object)
-    reasons = np.full(scores.size, code, dtype=object)
-    covered, waits = coverage.by_corpus & bool(used), coverage.provisional
+    scores, coverage = scored.table["score"].to_numpy(np.float64), scored.coverage
+    made, refusal = deployment.record, deployment.refusal
+    by_corpus, waits = coverage.by_corpus, coverage.provisional
     if used:
-        found = decide(list(used), scores)
-        decisions, reasons = (np.asarray(part, dtype=object) for part in found)
-        left = ~coverage.by_corpus
+        decisions, reasons = (np.asarray(part, object) for part in decide(list(used), scores))
+        decided = by_corpus
     else:
+        code = "no_certificate" if refusal is None else refusal.code
+        decisions, reasons = (np.full(scores.size, value, object) for value in ("human", code))
+        # where a batch gets a certificate of its own, it may decide these runs too
         by_batch = coverage.policy == "batch_certificate"
-        left = (coverage.reasons != "") & by_batch
-        waits = (waits | coverage.by_corpus) & by_batch
-    decisions[left], reasons[left] = "human", coverage.reasons[left]
+        waits = (waits | by_corpus) & by_batch
+        decided = (coverage.reasons == "") | (not by_batch)
+    decisions[~decided], reasons[~decided] = "human", coverage.reasons[~decided]
     decisions[waits & np.isfinite(scores)] = PROVISIONAL
     decisions[changed] = "human"
     if used:
         reasons[changed] = "changed_run"
+    covered = by_corpus & bool(used)
     thresholds = {item.side: item.threshold for item in used if item.threshold is not None}
     names = ["trajectory_id", "task_id", "agent", "attempt", "source_file", "source_sha256"]
     return runs[names].assign(
@@ -349,20 +340,21 @@ def _promise(used: Sequence[Certificate], coverage: Coverage) -> str:
 
 
 def _findings(
-    deployment: Deployment, frame: pd.DataFrame, coverage: Coverage, *, outcomes: int
+    deployment: Deployment,
+    frame: pd.DataFrame,
+    coverage: Coverage,
+    expected: str,
+    *,
+    outcomes: int,
 ) -> Iterator[tuple[str, str]]:
     """Say by code what the user should look at; the same codes follow each other."""
     if coverage.policy:
-        yield from coverage.findings(frame["agent"])
+        yield from coverage.findings(frame["agent"], expected)
         used = deployment.refusal is None and deployment.certificates
         left = coverage.provisional | (coverage.by_corpus & (not used))
         left &= frame["reason"].isin([*NOT_COVERED, *REFUSALS]).to_numpy(bool)
         if left.any() and not (frame["decision"] == PROVISIONAL).any():
-            yield (
-                "not_drawn",
-                f"Reviewers get the {int(left.sum())} runs that are not covered: going by CAL, a "
-                "draw of them would save no label.",
-            )
+            yield "not_drawn", f"Reviewers get the {int(left.sum())} runs that are not covered."
     plan = None if deployment.record is None else deployment.record.sampling
     if plan is not None and not plan.audit_rate:
         yield (
@@ -375,28 +367,3 @@ def _findings(
             f"{outcomes} runs came with an outcome, which is not kept: who delivers a run does "
             "not label it.",
         )
-
-
-def summarize(records: Sequence[BatchRecord]) -> tuple[dict[str, int], str]:
-    """Return decisions by kind over batches, and a sentence about them."""
-    kinds = ("reject", "release", "human", PROVISIONAL)
-    counts = {name: sum(item.decisions.get(name, 0) for item in records) for name in kinds}
-    if not records:
-        return counts, "no batch waits."
-    waits, refused = counts[PROVISIONAL], [item for item in records if item.refusal is not None]
-    batches = _number(records)
-    if refused:
-        refusal = refused[0].refusal
-        assert refusal is not None
-        fate = f"every run of {_number(refused)} goes to review"
-        if waits:
-            fate = f"{waits} runs of {batches} are provisional and reviewers get the others"
-        return counts, f"{fate}, {refusal.code}: {refusal.sentence}"
-    said = f"{sum(item.rows for item in records) - waits} runs of {batches} are decided"
-    said += f", {waits} are provisional." if waits else "."
-    findings = dict.fromkeys(finding["message"] for item in records for finding in item.findings)
-    return counts, " ".join([said, *findings])
-
-
-def _number(records: Sequence[BatchRecord]) -> str:
-    return "one batch" if len(records) == 1 else f"{len(records)} batches"

@@ -23,7 +23,6 @@ from certify_assets.operations.monitor_record import open_alarm
 from certify_assets.operations.recertification_record import (
     load_recertification,
     recertification_certificates,
-    recertification_number,
 )
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.spending import Spending, read_spending
@@ -45,7 +44,7 @@ class Deployed(Payload):
     corpus: str
     judge: str
     alpha: Mapping[str, float]  # budget of each side that is decided
-    certificates_key: str
+    recertification: int = 0  # whose certificates decide; 0 for those on CAL
     certificates: tuple[str, ...]  # SHA-256 of those that decide, at most one a side
     fingerprint: Mapping[str, str]  # hashes that the decisions depend on, and the grid
     sampling: SamplingPlan
@@ -67,16 +66,6 @@ class Deployed(Payload):
             for side, alpha in (self.alpha or self.batch_alpha).items()
         )
         return f"batch certificates alone, {sides}" if self.batch_only else sides
-
-    @property
-    def own(self) -> bool:
-        """Whether the certificates are those on CAL, not those of a recertification."""
-        return not self.recertification
-
-    @property
-    def recertification(self) -> int:
-        """Number of the recertification whose certificates decide; 0 for those on CAL."""
-        return recertification_number(self.corpus, self.certificates_key)
 
     @property
     def version(self) -> str:
@@ -193,11 +182,7 @@ def _opened(corpus: Corpus) -> Deployment:
     if record.batch_only:
         why = no_batch_certified(corpus)
         return Deployment(corpus, record, refusal=Refusal("no_certificate", why) if why else None)
-    fault = deployment_fault(corpus, record, certificates)
-    if not certificates:
-        why = f"the deployment of {record.judge} on {corpus} names no certificate; deploy again."
-        fault = Refusal("no_certificate", why)
-    return Deployment(corpus, record, certificates, fault)
+    return Deployment(corpus, record, certificates, deployment_fault(corpus, record, certificates))
 
 
 def no_batch_certified(corpus: Corpus) -> str:
@@ -276,17 +261,16 @@ def strictest_certificates(certificates: Sequence[Certificate]) -> list[Certific
     return list(deciding_sides(certificates).certified)
 
 
-def labels_before(judge: JudgedCorpus, key: str) -> int:
-    """Return the number of the label up to which tasks may be in stored certificates."""
+def labels_before(corpus: Corpus, recertification: int) -> int:
+    """Return the number of the label up to which tasks may be in certificates."""
     # those of a recertification may contain the tasks that were complete when it was made
-    number = recertification_number(judge.corpus.name, key)
-    return load_recertification(judge.corpus, number).labels.sequence if number else 0
+    return load_recertification(corpus, recertification).labels.sequence if recertification else 0
 
 
-def read_certificates(judge: JudgedCorpus, key: str) -> list[Certificate]:
-    """Return the certificates stored under a key that may decide, recomputed on what is stored."""
-    if number := recertification_number(judge.corpus.name, key):
-        found = recertification_certificates(judge.corpus, number)
+def read_certificates(judge: JudgedCorpus, recertification: int) -> list[Certificate]:
+    """Return the certificates that may decide, of a recertification or those on CAL, recomputed."""
+    if recertification:
+        found = recertification_certificates(judge.corpus, recertification)
         return [item for item in found if may_decide(judge.corpus, item.promise)]
     return load_certificates(judge)
 
@@ -353,7 +337,7 @@ def deployment_fault(
     except CertifyError as error:
         # where the labels of now cannot be read, nobody knows whether they were corrected
         return Refusal("stale_certificate", str(error))
-    if fault := _audit_fault(judge, certificates, own=record.own):
+    if fault := _audit_fault(judge, certificates, own=not record.recertification):
         return Refusal("failed_audit", fault)
     raised = open_alarm(corpus, {item.sha256 for item in certificates})
     if raised is None:

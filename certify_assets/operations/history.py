@@ -165,7 +165,7 @@ def _sets(corpus: Corpus) -> Iterator[tuple[HistoryStep, Sequence[Certificate]]]
     """Iterate over certificates in the order of use or, if they were never used, of issue."""
     from certify_assets.certificates import Certificate
 
-    made = {item.certificates_key: item for item in recertifications(corpus)}
+    made = {item.number: item for item in recertifications(corpus)}
     waiting, scores = dict(made), dict[str, str]()
 
     def undeployed(record: RecertificationRecord) -> tuple[HistoryStep, Sequence[Certificate]]:
@@ -174,9 +174,9 @@ def _sets(corpus: Corpus) -> Iterator[tuple[HistoryStep, Sequence[Certificate]]]
         return _recertified(record), strictest_certificates(certificates)
 
     for item in read_deployments(corpus):
-        used = made.get(item.certificates_key)
-        waiting.pop(item.certificates_key, None)
-        for key in [key for key in waiting if used and waiting[key].number < used.number]:
+        used = made.get(item.recertification)
+        waiting.pop(item.recertification, None)
+        for key in [key for key in waiting if used and key < used.number]:
             yield undeployed(waiting.pop(key))
         now = item.fingerprint.get("scores_sha256", "")
         order = "first" if scores.setdefault(item.judge, now) == now else "later"

@@ -97,7 +97,7 @@ def _monitor(judge: JudgedCorpus) -> MonitorRecord:
     certificates, streams = _monitored(judge), dict[str, OperationStream]()
     operation, deployed = None, deployment_of(judge)
     if deployed is not None:
-        after = labels_before(judge, deployed.certificates_key)
+        after = labels_before(judge.corpus, deployed.recertification)
         for item in certificates:
             streams[item.sha256] = operation_stream(judge.corpus, item, after=after)
         figures = {name: stream.figures for name, stream in streams.items()}
@@ -178,14 +178,14 @@ def monitor_new_labels(corpus: Corpus) -> None:
 
 
 def label_alarm(
-    judge: JudgedCorpus, key: str, certificates: Sequence[Certificate]
+    judge: JudgedCorpus, recertification: int, certificates: Sequence[Certificate]
 ) -> Refusal | None:
-    """Return the alarm that the present labels raise against certificates stored under a key."""
+    """Return the alarm that the present labels raise against certificates."""
     # An alarm of the certificate in use is no evidence on one with a wider budget or of another
     # day; these labels are, and the false alarms of each are bounded by its own δ.
     if not known_head(judge.corpus)[0]:
         return None
-    after = labels_before(judge, key)
+    after = labels_before(judge.corpus, recertification)
     for item in certificates:
         stream = operation_stream(judge.corpus, item, after=after)
         raised = stream.monitor(item).result if len(stream.tasks) else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -36,7 +36,7 @@ from certify_assets.operations.batches import (
     ready_batches,
     unknown_batch,
 )
-from certify_assets.operations.deployment import DeploymentRecord, load_deployment
+from certify_assets.operations.deployment import Deployment, DeploymentRecord, load_deployment
 from certify_assets.operations.labels import Labelled
 from certify_assets.operations.outcomes import OutcomeKnown
 from certify_assets.operations.sampling import RunDraw, RunsOfTask
@@ -52,6 +52,18 @@ if TYPE_CHECKING:
 MOST_RUNS: Final = 100_000
 # so many new tasks, and this share of them, with the instruction of a known task are no chance
 _FEWEST_RENAMED, _RENAMED = 3, 0.5
+_SHOWN: Final = 5
+# what a batch says of its delivery
+_OF_DELIVERY = [
+    "delivery_sha256",
+    "paths",
+    "dropped",
+    "runs",
+    "new",
+    "changed",
+    "known",
+    "sentences",
+]
 _IDENTITIES = ["trajectory_id", "task_id", "agent", "content_sha256", "changed"]
 
 
@@ -65,10 +77,12 @@ class Received:
     new: int = 0  # that no batch holds
     changed: int = 0  # that a batch holds under the same trajectory_id with other content
     known: int = 0  # that a batch holds as they are
-    dropped: Mapping[str, int] | None = None  # records that could not be used, by reason
+    dropped: Mapping[str, int] = field(default_factory=dict)  # unusable records, by reason
     files: int = 0
     sentences: tuple[str, ...] = ()  # what the user should look at
     read_as: tuple[str, ...] = ()  # what was understood of tables
+    delivery_sha256: str = ""
+    paths: tuple[str, ...] = ()  # without credentials
 
     @property
     def batch(self) -> str | None:
@@ -123,22 +137,30 @@ def receive(
         delivery = sha256_bytes(canonical_json(contents))
         # runs of a batch that was undone are new again, though others of the delivery are not
         held = [name for name in ready_batches(corpus) if name.endswith(f"-{delivery[:12]}")]
-        found = replace(_summary(corpus, every, new, again, facts), batches=tuple(held))
-        if dry_run:
-            waiting = tuple(item.sentence() for item in waiting_runs(corpus))
-            return replace(found, sentences=(*found.sentences, *waiting))
-        about = ReceivedBatch(
-            batch="",
-            number=0,
+        found = replace(
+            _summary(corpus, every, new, again, facts),
+            batches=tuple(held),
             delivery_sha256=delivery,
             paths=tuple(map(shown_url, places)),
-            dropped=facts.dropped,
-            rows=0,
-            **{name: getattr(found, name) for name in ("runs", "new", "changed", "known")},
-            outcomes_left_out=0,
-            sentences=found.sentences,
         )
-        return replace(found, batches=(*held, *_stored(corpus, runs, new, about, facts)))
+        if dry_run:
+            return replace(found, sentences=(*found.sentences, *_outlook(corpus, new)))
+        return replace(found, batches=(*held, *_stored(corpus, runs, new, found, facts)))
+
+
+def _outlook(corpus: Corpus, new: pd.DataFrame) -> Iterator[str]:
+    """Say which new runs the corpus certificate would not decide, and what waits for a draw."""
+    deployment = Deployment.of(corpus)
+    if deployment.judge is not None and deployment.refusal is None:
+        known = deployment.judge.calibration[0]["agent"]
+        strange = new.loc[~new["agent"].isin(known), "agent"]
+        if len(strange):
+            names = ", ".join(sorted(set(strange))[:_SHOWN])
+            yield (
+                f"{len(strange)} runs are of agents that CAL lacks ({names}). If CAL has them under "
+                "another name, give it: --option agent=NAME."
+            )
+    yield from (item.outlook() for item in waiting_runs(corpus))
 
 
 def _is_same_kind(corpus: Corpus, own: str, given: str) -> bool:
@@ -297,32 +319,31 @@ def _summary(
 
 
 def _stored(
-    corpus: Corpus, gathered: Gathered, new: pd.DataFrame, about: ReceivedBatch, facts: ImportFacts
+    corpus: Corpus, gathered: Gathered, new: pd.DataFrame, found: Received, facts: ImportFacts
 ) -> Iterator[str]:
-    """Store the new runs as batches, `about` with its own figures; give their names."""
+    """Store the new runs of a delivery as batches; give their names."""
     objects, last = corpus.store.objects, corpus.store.last(corpus.name, ReceivedBatch)
     files, deployed = objects.put_json(facts.files), load_deployment(corpus)
+    about = {name: getattr(found, name) for name in _OF_DELIVERY}
     first = 1 if last is None else last.content.number + 1
     for number, rows in enumerate(_parts(new), first):
-        draw = RunDraw(drawn=())
-        # one that cannot be read draws nothing: nobody would be asked about the runs that it
-        # decides once it can be
-        if deployed is not None:
-            draw = _draw(corpus, deployed, rows)
-        change = {
-            "batch": f"{number:06d}-{about.delivery_sha256[:12]}",
-            "number": number,
-            "rows": len(rows),
-            "outcomes_left_out": int(rows["labelled"].sum()),
-            "objects": {
+        # without a deployment nobody would be asked about the runs that one decides later
+        draw = RunDraw(drawn=()) if deployed is None else _draw(corpus, deployed, rows)
+        batch = ReceivedBatch(
+            batch=f"{number:06d}-{found.delivery_sha256[:12]}",
+            number=number,
+            rows=len(rows),
+            outcomes_left_out=int(rows["labelled"].sum()),
+            objects={
                 "runs": objects.put_stream(partial(_write, gathered=gathered, rows=rows)),
                 "identities": objects.put_table(rows[_IDENTITIES]),
                 "draw": objects.put_json(draw.to_dict()),
                 "files": files,
             },
-        }
-        corpus.store.append(corpus.name, about.model_copy(update=change))
-        yield str(change["batch"])
+            **about,
+        )
+        corpus.store.append(corpus.name, batch)
+        yield batch.batch
 
 
 def _draw(corpus: Corpus, deployed: DeploymentRecord, rows: pd.DataFrame) -> RunDraw:

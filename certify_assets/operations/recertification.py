@@ -27,13 +27,7 @@ from certify_assets.certificates.procedures import CONFIDENT, PROVED, find_proce
 from certify_assets.certificates.sampling import TASKS, table_hash
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.documents import JsonObject
-from certify_assets.errors import (
-    CertifyError,
-    GateClosedError,
-    InputError,
-    IntegrityError,
-    UnfitTableError,
-)
+from certify_assets.errors import CertifyError, GateClosedError, InputError, UnfitTableError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.pool import document_of
@@ -47,6 +41,7 @@ from certify_assets.operations.audit_sample import (
 )
 from certify_assets.operations.batches import batch_names, batch_runs, decisions_sha256
 from certify_assets.operations.certifier import own_key, paid_candidates
+from certify_assets.operations.deploying import promote
 from certify_assets.operations.deployment import corrected_labels, load_deployment
 from certify_assets.operations.labels import Label, labels_head, overruled, read_labels
 from certify_assets.operations.monitor_record import LabelPrefix
@@ -65,7 +60,6 @@ from certify_assets.operations.recertification_record import (
     rows_of_draw,
 )
 from certify_assets.operations.relabelling import relabelling_finding
-from certify_assets.operations.rollout import promote
 from certify_assets.operations.sampling import RunsOfTask, SamplingPlan
 from certify_assets.operations.spending import (
     Claim,
@@ -137,7 +131,6 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
     if proved:
         table = _table(rows, audit, counted.others)
         drawn, sample = _one_draw(table, runs_of_task)
-        _require_drawn(drawn, counted.rows)
     else:
         table = _table(_alike(rows, runs_of_task), audit)
         drawn, sample = table, None
@@ -221,16 +214,6 @@ def _alike(rows: pd.DataFrame, runs_of_task: RunsOfTask) -> pd.DataFrame:
     return rows.iloc[np.sort(draw.rows(rows["task_id"].tolist(), rows["trajectory_id"].tolist()))]
 
 
-def _require_drawn(drawn: pd.DataFrame, counted: pd.DataFrame) -> None:
-    """Refuse a table of which other runs are drawn than those that reviewers were asked about."""
-    audit = drawn.loc[drawn["provenance"] == "audit_sample", "trajectory_id"]
-    if strange := sorted(set(audit) ^ set(counted["trajectory_id"])):
-        raise IntegrityError(
-            f"the run {strange[0]!r} is in the draw of its batch or in that of the recertification "
-            "and not in both; restore its batch."
-        )
-
-
 def recertify(
     judge: JudgedCorpus,
     *,
@@ -283,7 +266,7 @@ def recertify_deployed(
         return None, NOTHING_DEPLOYED
     record, sentence = recertify(now.judge_on(corpus))
     now = load_deployment(corpus)
-    in_use = record and now and now.certificates_key == record.certificates_key
+    in_use = record and now and now.recertification == record.number
     if record is None or not deploy or in_use:
         return record, sentence
     try:

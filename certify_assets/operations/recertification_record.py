@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -98,13 +97,6 @@ class RecertificationRecord(Document):
 def recertification_key(corpus: str, number: int, name: str) -> str:
     """Return the key of a document of a recertification."""
     return operation_key(corpus, "recertifications", str(number), name)
-
-
-def recertification_number(corpus: str, key: str) -> int:
-    """Return the recertification whose certificates are stored under a key; 0 for any other."""
-    folder = operation_key(re.escape(corpus), "recertifications")
-    found = re.fullmatch(rf"{folder}/([0-9]+)/{re.escape(CERTIFICATES)}", key)
-    return int(found[1]) if found else 0
 
 
 def recertifications(corpus: Corpus) -> list[RecertificationRecord]:

@@ -22,7 +22,7 @@ from certify_assets.operations.certifier import (
     why_nothing,
 )
 from certify_assets.operations.checks import deployment_stands
-from certify_assets.operations.rollout import deploy
+from certify_assets.operations.deploying import deploy
 from certify_assets.reports.index_page import write_index
 from certify_assets.reports.judge_page import verdict, write_page
 from certify_assets.reports.wording import percent

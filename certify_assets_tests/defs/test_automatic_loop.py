@@ -25,11 +25,11 @@ from certify_assets.operations.audit import load_audits
 from certify_assets.operations.automatic import last_automatic
 from certify_assets.operations.certifier import load_certificates
 from certify_assets.operations.decisions import batch_names, load_decisions
+from certify_assets.operations.deploying import deploy
 from certify_assets.operations.deployment import Deployment, load_deployment, read_deployments
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.notifications import read_deliveries
 from certify_assets.operations.recertification_record import recertifications
-from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.spending import Schedule, read_spending
 from certify_assets.storage.store import Store
@@ -168,7 +168,7 @@ def test_deliveries_labels_and_the_week_lead_to_deployments_with_nobody_typing(
     assert command(ops, "rollback", "c", "--root", loop.store.root).exit_code == 0
     loop.week()
     now = load_deployment(loop.corpus)
-    assert now is not None and (now.number, now.policy, now.own) == (3, "", True)
+    assert now is not None and (now.number, now.policy, now.recertification) == (3, "", 0)
     assert read_spending(loop.corpus).of("lexical").later == 1, "a week without news costs nothing"
 
     # a labelled delivery of new tasks: certificate, audit, page, comparison, deployment
@@ -189,7 +189,7 @@ def test_deliveries_labels_and_the_week_lead_to_deployments_with_nobody_typing(
     assert total in page and f"{DELTA + Schedule().share(1) + Schedule().share(2):.4g} of" in total
     made, now = last_automatic(loop.corpus), load_deployment(loop.corpus)
     assert made is not None and made.deployed == 4, made
-    assert now is not None and now.policy == "always" and now.own
+    assert now is not None and now.policy == "always" and not now.recertification
     assert Deployment.of(loop.corpus).refusal is None
     loop.week()
     assert len(read_deployments(loop.corpus)) == 4

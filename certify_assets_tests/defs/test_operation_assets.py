@@ -11,8 +11,8 @@ from certify_assets.defs.operations.assets import operation_assets
 from certify_assets.defs.operations.checks import operation_checks
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.decisions import DECISION_COLUMNS
+from certify_assets.operations.deploying import deploy
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
 from certify_assets_tests.defs.running import PROJECT, SENSORS, materialize, tick
@@ -42,7 +42,6 @@ def test_decisions_say_what_they_were_made_from(operated: Store) -> None:
     deliver(operated.local_path("inbox/c") / "a.jsonl", tasks=30)
     metadata, checks = run(operated)
     assert metadata["dagster/row_count"].value == 120
-    assert metadata["said"].value == "120 runs of one batch are decided."
     columns = [column.name for column in metadata["dagster/column_schema"].value.columns]
     lineage = metadata["dagster/column_lineage"].value.deps_by_column
     assert tuple(columns) == DECISION_COLUMNS and set(lineage) <= set(columns)
@@ -58,7 +57,7 @@ def test_decisions_say_what_they_were_made_from(operated: Store) -> None:
         "drawn_as_planned": True,
     }
     again, _ = run(operated)
-    assert again["said"].value == "no batch waits." and again["dagster/row_count"].value == 120
+    assert again["human"].value == 0 and again["dagster/row_count"].value == 120
 
 
 def test_a_refused_batch_materializes_and_says_why(operated: Store) -> None:

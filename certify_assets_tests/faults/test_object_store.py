@@ -15,9 +15,9 @@ from certify_assets.operations import certifier
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import load_decisions
+from certify_assets.operations.deploying import deploy
 from certify_assets.operations.labels import Label, append_labels, read_labels
 from certify_assets.operations.receiving import receive
-from certify_assets.operations.rollout import deploy
 from certify_assets.storage.care import rebuild, verify
 from certify_assets.storage.cleaning import collect
 from certify_assets.storage.database import VARIABLE

@@ -29,8 +29,8 @@ from certify_assets.operations import certifier
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import first_decisions_of
+from certify_assets.operations.deploying import deploy
 from certify_assets.operations.receiving import receive
-from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
 from certify_assets_tests.conftest import copy_world, prepared_world

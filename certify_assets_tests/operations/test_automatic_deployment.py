@@ -14,6 +14,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.automatic import deploy_by_policy, last_automatic
 from certify_assets.operations.certifier import certify_judge
+from certify_assets.operations.deploying import redeploy
 from certify_assets.operations.deployment import (
     Deployed,
     Deployment,
@@ -23,7 +24,6 @@ from certify_assets.operations.deployment import (
 from certify_assets.operations.monitoring import monitor_judge
 from certify_assets.operations.notifications import gather_events
 from certify_assets.operations.recertification import recertify
-from certify_assets.operations.rollout import redeploy
 from certify_assets.reports.index_page import corpus_entry
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs

@@ -25,11 +25,11 @@ from certify_assets.operations.checks import (
 from certify_assets.operations.coverage import changed_agents
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import PROVISIONAL, decisions_of, first_decisions_of
+from certify_assets.operations.deploying import deploy
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.lineage import follow
 from certify_assets.operations.receiving import receive, undo_batch
 from certify_assets.operations.review_queue import load_queue
-from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
@@ -169,7 +169,7 @@ def test_the_policy_of_the_corpus_says_who_decides(
     found = {item["code"]: item["message"] for item in record.findings}
     assert PROVISIONAL not in record.decisions and record.new_agents == policy
     if policy == "review":
-        assert set(record.decisions) == {"human"} and "reviewers decide" in found["new_agents"]
+        assert set(record.decisions) == {"human"} and "Reviewers decide" in found["new_agents"]
     else:
         assert record.decisions["reject"] > 0 and "accepts them" in found["new_agents"]
     assert batch_audits(Corpus(deployed, "c")) == []

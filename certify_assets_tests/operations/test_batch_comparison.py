@@ -14,13 +14,12 @@ from certify_assets.certificates.shift import LIFE_LEVEL, spent_level
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.families.lexical import LexicalJudge
-from certify_assets.operations import batch_comparison
 from certify_assets.operations.batch_comparison import BatchComparison
 from certify_assets.operations.batches import BatchRecord
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import decisions_of
+from certify_assets.operations.deploying import deploy
 from certify_assets.operations.receiving import receive, undo_batch
-from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, write_runs
@@ -114,7 +113,7 @@ def test_honest_deliveries_of_the_same_sizes_are_decided(deployed: Store, tmp_pa
 def test_too_few_tasks_are_decided_with_a_finding(deployed: Store, tmp_path: Path) -> None:
     first = _decide(deployed, tmp_path / "1.jsonl", tasks=3, seed=41)
     (said,) = [item["message"] for item in first.findings if item["code"] == "too_few_to_compare"]
-    assert said.startswith("3 new tasks, over all batches") and "takes 5: runs" in said
+    assert said.startswith("There are 3 new tasks so far, and 5 are needed")
     assert "shifted" not in first.reasons and first.decided
     # nothing was compared, so nothing is spent
     assert _comparison(deployed, first.batch).spent == 0
@@ -170,16 +169,3 @@ def test_a_certificate_of_its_own_ends_what_a_batch_is_compared_with(
     groups = _comparison(deployed, third.batch).compared
     assert [group["batches"] for group in groups] == [[third.batch]]
     assert "shifted" not in third.reasons and first.batch not in groups[0]["batches"]
-
-
-def test_earlier_batches_join_until_a_group_is_large_enough(
-    deployed: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(batch_comparison, "GROUP_TASKS", (12, 20))
-    names = []
-    for seed in range(41, 45):
-        names.append(_decide(deployed, tmp_path / f"{seed}.jsonl", tasks=9, seed=seed).batch)
-    groups = _comparison(deployed, names[-1]).compared
-    # however many there are, the first is not read any more
-    assert [group["batches"] for group in groups] == [names[3:], names[2:], names[1:]]
-    assert [group["tasks"] for group in groups] == [9, 18, 27]

@@ -15,8 +15,8 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.checks import decided_by_deployed, drawn_as_planned
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import decisions_of
+from certify_assets.operations.deploying import deploy
 from certify_assets.operations.receiving import receive
-from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
@@ -74,7 +74,7 @@ def test_a_batch_that_is_not_like_cal_waits_for_its_own_certificate(
     waits = (frame["decision"] == "provisional").sum()
     assert waits == (0 if policy == "review" else 108)
     (said,) = [item["message"] for item in document.findings if item["code"] == "shifted"]
-    assert "Until then no run of the batch is decided by it" in said
+    assert ("Reviewers decide" if policy == "review" else "labels of a random draw") in said
     checks = (decided_by_deployed, drawn_as_planned)
     assert all(check(Corpus(deployed, "c")).status != "ERROR" for check in checks)
 
@@ -111,7 +111,7 @@ def test_an_agent_of_cal_that_scores_otherwise_now_is_treated_as_a_new_one(
     (document,) = decide_ready(Corpus(deployed, "c"))
     found = {item["code"]: item["message"] for item in document.findings}
     assert found["changed_agents"].startswith(
-        "60 runs come from agents of CAL whose runs score otherwise now (agent-1)"
+        "60 runs are of agents of CAL whose scores are different now (agent-1)"
     )
     frame = decisions_of(Corpus(deployed, "c"), document.batch)
     changed = frame["trajectory_id"].isin(_runs_of(path, "agent-1"))

@@ -12,10 +12,10 @@ from certify_assets.errors import IntegrityError, StaleCertificateError
 from certify_assets.judges.specs import JUDGES
 from certify_assets.operations import certifier
 from certify_assets.operations.audit import audit_judge
+from certify_assets.operations.deploying import deploy
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.ledger import registrations
 from certify_assets.operations.recertification import plan_recertification
-from certify_assets.operations.rollout import deploy
 from certify_assets.reports.judge_page import write_page
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs

@@ -18,6 +18,7 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import ALPHAS
 from certify_assets.operations import certifier
+from certify_assets.operations.deploying import ALIAS, deploy, model_name, redeploy
 from certify_assets.operations.deployment import (
     Deployment,
     kept_certificates,
@@ -25,7 +26,6 @@ from certify_assets.operations.deployment import (
     read_deployments,
 )
 from certify_assets.operations.ledger import record_read
-from certify_assets.operations.rollout import ALIAS, deploy, model_name, redeploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
@@ -58,7 +58,7 @@ def test_the_strictest_budget_that_certifies_is_deployed_and_its_certificates_ar
 ) -> None:
     made = put(operated, sampling=SamplingPlan(0.1, 7))
     certificates = Deployment.of(Corpus(operated, "c")).certificates
-    assert load_deployment(Corpus(operated, "c")) == made and made.number == 1 and made.own
+    assert load_deployment(Corpus(operated, "c")) == made and made.number == 1
     assert (
         made.alpha == {item.side: item.alpha for item in certificates}
         and made.alpha["reject"] == ALPHAS[0]
@@ -190,15 +190,6 @@ def test_forged_certificates_are_not_deployed(operated: Store) -> None:
     forge(operated)
     with pytest.raises(ForgedCertificateError, match=r"coverage is 0\.9"):
         put(operated)
-
-
-def test_certificates_made_anew_do_not_decide_until_they_are_deployed(operated: Store) -> None:
-    made = put(operated)
-    reissue(operated)
-    now = Deployment.of(Corpus(operated, "c"))
-    assert now.refusal is None and tuple(item.sha256 for item in now.certificates) == (
-        made.certificates
-    )
 
 
 def test_a_judge_taken_as_the_best_of_several_is_refused_or_said_to_be(operated: Store) -> None:

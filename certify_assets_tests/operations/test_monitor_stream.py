@@ -150,7 +150,7 @@ def test_a_recertified_threshold_is_monitored_on_what_came_after_it(store: Store
     document, _ = recertify(judge_of(store))
     assert document is not None
     chosen = strictest_certificates(recertification_certificates(Corpus(store, "one"), 1))
-    deploy_by_hand(store, "one", PLAN, key=document.certificates_key, number=2)
+    deploy_by_hand(store, "one", PLAN, recertification=document.number, number=2)
     seen = monitor_judge(judge_of(store))
     assert seen.certificates == tuple(item.sha256 for item in chosen) and seen.monitors == ()
     about = seen.operation.streams[chosen[0].sha256]

@@ -20,12 +20,12 @@ from certify_assets.operations.certifier import certify_judge
 from certify_assets.operations.checks import decided_by_deployed, deployment_stands
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import decisions_of
+from certify_assets.operations.deploying import deploy, redeploy
 from certify_assets.operations.deployment import Deployment, DeploymentRecord, behind
 from certify_assets.operations.history import operation_history
 from certify_assets.operations.lineage import follow
 from certify_assets.operations.receiving import receive
 from certify_assets.operations.recertification import recertify_deployed
-from certify_assets.operations.rollout import deploy, redeploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.spending import read_spending
 from certify_assets.storage.store import Store
@@ -161,8 +161,9 @@ def test_ids_that_pass_to_other_runs_correct_no_label(operated: Store, tmp_path:
     assert Deployment.of(Corpus(operated, "c")).refusal is None
 
 
-@pytest.mark.parametrize("what", ["gone", "altered"])
-@pytest.mark.parametrize("file", ["adapter/weights.safetensors", "scores.parquet"])
+@pytest.mark.parametrize(
+    ("what", "file"), [("gone", "scores.parquet"), ("altered", "adapter/weights.safetensors")]
+)
 def test_nothing_is_decided_where_an_object_is_not_what_it_was(
     operated: Store, tmp_path: Path, file: str, what: str
 ) -> None:

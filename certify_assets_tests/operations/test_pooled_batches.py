@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from certify_assets.errors import InputError
 from certify_assets.operations.audit_sample import drawn_decisions
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits
 from certify_assets.operations.batch_drawing import close_batches, waiting_runs
-from certify_assets.operations.batches import BatchRecord, draw_of, read_draws
+from certify_assets.operations.batches import BatchRecord, draw_of
 from certify_assets.operations.checks import (
     batches_certified,
     decided_by_deployed,
@@ -29,11 +30,11 @@ from certify_assets.operations.decisions import (
     first_decisions_of,
     load_decisions,
 )
+from certify_assets.operations.deploying import deploy
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.lineage import follow
 from certify_assets.operations.receiving import receive, undo_batch
 from certify_assets.operations.review_queue import load_queue
-from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
@@ -84,7 +85,9 @@ def test_two_small_deliveries_end_certified_by_one_draw(deployed: Store, tmp_pat
     assert not first.promises and [item["code"] for item in first.findings][-1] != "not_drawn"
     (finding,) = [item for item in first.findings if item["code"] == "waits_for_draw"]
     assert f"{RUNS} runs of {first.batch} wait for a draw" in finding["message"]
-    assert read_draws(corpus) == [] and batch_audits(corpus) == []
+    (finding,) = [item for item in first.findings if item["code"] == "new_agents"]
+    assert re.search(rf"About \d+ labels .* decide \d+ of {RUNS} runs", finding["message"])
+    assert batch_audits(corpus) == []
     (waiting,) = waiting_runs(corpus)
     assert (waiting.batches, waiting.runs) == ((first.batch,), RUNS)
     kinds = set(load_queue(corpus).frame["kind"])
@@ -93,7 +96,9 @@ def test_two_small_deliveries_end_certified_by_one_draw(deployed: Store, tmp_pat
     assert said.status == "PASS" and "wait for a draw" in said.sentence
     # what a dry run says of them
     path = deliver(tmp_path / "later.jsonl", tasks=RUNS // 4, seed=4, change=of_a_new_agent)
-    assert first.batch in receive(corpus, [str(path)], dry_run=True).sentences[0]
+    strange, waits = receive(corpus, [str(path)], dry_run=True).sentences
+    assert strange.startswith(f"{RUNS} runs are of agents that CAL lacks (agent-new)")
+    assert first.batch in waits and re.search(r"About \d+ labels", waits)
 
     second = decided(deployed, tmp_path, 4)
     corpus = Corpus(deployed, "c")

@@ -12,11 +12,11 @@ from certify_assets.operations import certifier
 from certify_assets.operations.batches import ready_batches
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import first_decisions_of
+from certify_assets.operations.deploying import deploy
 from certify_assets.operations.deployment import read_deployments
 from certify_assets.operations.ledger import registrations
 from certify_assets.operations.lineage import Link, follow, model_link
 from certify_assets.operations.receiving import receive
-from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.batch_builders import decide_again, stored_object
 from certify_assets_tests.builders import judged, register_runs, write_runs

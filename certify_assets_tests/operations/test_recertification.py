@@ -16,6 +16,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations import certifier, recertification
 from certify_assets.operations.audit_sample import count_audit_tasks
 from certify_assets.operations.decisions import first_decisions_of
+from certify_assets.operations.deploying import promote
 from certify_assets.operations.deployment import read_certificates
 from certify_assets.operations.labels import Label, append_label, labels_head
 from certify_assets.operations.recertification import plan_recertification, recertify
@@ -24,7 +25,6 @@ from certify_assets.operations.recertification_record import (
     recertification_key,
     recertifications,
 )
-from certify_assets.operations.rollout import promote
 from certify_assets.operations.sampling import RunDraw, SamplingPlan
 from certify_assets.operations.spending import Schedule, read_spending
 from certify_assets.storage.store import Store
@@ -244,9 +244,7 @@ def test_what_holds_on_average_is_tried_second_and_not_deployed_unless_the_corpu
         promote(Corpus(store, "one"), document)
     configure(store, promise="proved", alphas=(0.045,), deploy_average=True)
     (deployable,) = [
-        item
-        for item in read_certificates(judge_of(store), document.certificates_key)
-        if item.certified
+        item for item in read_certificates(judge_of(store), document.number) if item.certified
     ]
     assert deployable.promise == "average"
 

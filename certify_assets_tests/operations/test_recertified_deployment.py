@@ -24,6 +24,7 @@ from certify_assets.operations.checks import (
 )
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import decisions_of
+from certify_assets.operations.deploying import deploy, promote, redeploy
 from certify_assets.operations.deployment import Deployment, load_deployment, read_deployments
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.lineage import follow
@@ -31,7 +32,6 @@ from certify_assets.operations.monitoring import monitor_judge
 from certify_assets.operations.receiving import receive
 from certify_assets.operations.recertification import plan_recertification, recertify
 from certify_assets.operations.recertification_record import load_recertification
-from certify_assets.operations.rollout import deploy, promote, redeploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, write_runs
@@ -100,7 +100,7 @@ def test_a_recertification_is_deployed_and_decides(store: Store) -> None:
         and now is not None
         and now.number == 2
     )
-    assert now.certificates_key == document["certificates_key"] and set(now.certificates) <= set(
+    assert now.recertification == document["number"] and set(now.certificates) <= set(
         document["certificates"]
     )
     assert Deployment.of(Corpus(store, "c")).refusal is None
@@ -156,7 +156,7 @@ def test_a_recertification_on_less_than_half_of_what_was_drawn_is_not_deployed(
     bring(store, seed=1)
     document, _ = recertify(judge_of(store))
     assert document is not None and document.open_share == 0.0
-    with pytest.raises(GateClosedError, match="60 % of the drawn tasks were open or tied"):
+    with pytest.raises(GateClosedError, match="60 % of the drawn tasks are open or tied"):
         promote(Corpus(store, "c"), document.replace(open_share=0.6))
     assert len(read_deployments(Corpus(store, "c"))) == 1
 

@@ -19,20 +19,19 @@ from certify_assets.operations.checks import (
     deployment_stands,
     drawn_as_planned,
 )
-from certify_assets.operations.deciding import decide_ready, summarize
+from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import decisions_of
+from certify_assets.operations.deploying import deploy, redeploy
 from certify_assets.operations.deployment import Deployment, load_deployment
 from certify_assets.operations.history import write_history
 from certify_assets.operations.lineage import follow
 from certify_assets.operations.monitoring import monitor_deployed
 from certify_assets.operations.receiving import receive
-from certify_assets.operations.rollout import deploy, redeploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
 from certify_assets_tests.operations_builders import (
     deliver,
-    empty_deployment,
     fail_audit,
     label_draw,
     pin_present_files,
@@ -52,11 +51,10 @@ def decided(store: Store, folder: Path) -> BatchRecord:
 @pytest.mark.parametrize(
     ("fault", "code"),
     [
-        (empty_deployment, "no_certificate"),
         (fail_audit, "failed_audit"),
         (raise_alarm, "alarm"),
     ],
-    ids=["no_certificate", "failed_audit", "alarm"],
+    ids=["failed_audit", "alarm"],
 )
 def test_a_certificate_of_the_batch_decides_what_the_corpus_certificate_may_not(
     operated: Store, tmp_path: Path, fault: Callable[[Store], None], code: str
@@ -74,7 +72,7 @@ def test_a_certificate_of_the_batch_decides_what_the_corpus_certificate_may_not(
     assert set(frame["decision"]) <= {"provisional", "human"}
     assert document.decisions["provisional"] > RUNS / 2
     assert [text.split(":")[0] for text in document.promises] == ["batch certificate"]
-    assert f"are provisional and reviewers get the others, {code}" in summarize([document])[1]
+    assert document.remarks[-1].startswith(f"{code}: ")
     assert deployment_stands(corpus).status == "ERROR"
     # tasks are drawn as they are in any batch, and nothing passes for decided
     assert drawn_as_planned(corpus).status == "PASS" and len(drawn_decisions(corpus)) == RUNS

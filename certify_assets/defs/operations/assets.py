@@ -25,13 +25,13 @@ from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.specs import SIDES
 from certify_assets.operations import batch_drawing, deciding, history, receiving
 from certify_assets.operations.automatic import deploy_by_policy
 from certify_assets.operations.batch_audit import STATES
 from certify_assets.operations.batch_drawing import waiting_runs
 from certify_assets.operations.batches import BatchRecord, batch_names
-from certify_assets.operations.deciding import summarize
-from certify_assets.operations.decisions import decisions_of, load_decisions
+from certify_assets.operations.decisions import PROVISIONAL, decisions_of, load_decisions
 from certify_assets.operations.deployment import (
     deployed_spending,
     load_deployment,
@@ -105,7 +105,7 @@ def operation_assets(project: Project) -> list[Any]:
             metadata = {
                 **table_metadata(to_frame([]), rows=received.new + received.changed),
                 "batch": received.batch or "none: nothing is new",
-                "dropped": dict(received.dropped or {}),
+                "dropped": dict(received.dropped),
                 "sentences": " ".join(received.sentences) or "none",
             }
             return step.made(metadata, params={"batch": received.batch}, metrics=counts)
@@ -131,7 +131,9 @@ def operation_assets(project: Project) -> list[Any]:
         with asset_step(project, context, data_root, mlflow) as step:
             corpus = step.corpus
             records = deciding.decide_ready(corpus, report=step.report)
-            counts, said = summarize(records)
+            kinds = (*SIDES, "human", PROVISIONAL)
+            counts = {kind: sum(item.decisions.get(kind, 0) for item in records) for kind in kinds}
+            remarks = " ".join(remark for item in records for remark in item.remarks)
             names = batch_names(corpus)
             decided = [BatchRecord.load(corpus, name) for name in names]
             last = decisions_of(corpus, names[-1]) if names else load_decisions(corpus)
@@ -145,7 +147,7 @@ def operation_assets(project: Project) -> list[Any]:
             return step.made(
                 metadata,
                 metrics=counts,
-                params={"said": said},
+                params={"said": remarks or "nothing to look at"},
                 # the record is found from a certificate or a batch
                 tags={
                     "certify.batches": ";".join(item.batch for item in records)[:5000],

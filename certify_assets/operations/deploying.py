@@ -37,7 +37,6 @@ from certify_assets.operations.recertification_record import (
     CertifiedSide,
     RecertificationRecord,
     load_recertification,
-    recertification_number,
 )
 from certify_assets.operations.relabelling import relabelling_finding
 from certify_assets.operations.sampling import SamplingPlan
@@ -62,7 +61,7 @@ def deploy(
     *,
     alpha: Mapping[str, float] | float | None = None,
     sampling: SamplingPlan | None = None,
-    certificates_key: str | None = None,
+    recertification: int = 0,
     policy: str = "",
     batch_only: bool = False,
     accepted: Collection[str] = (),
@@ -77,8 +76,8 @@ def deploy(
         Budgets; by default the strictest that certify.
     sampling : SamplingPlan, optional
         By default that of the last deployment.
-    certificates_key : str, optional
-        Where the certificates are; by default those on CAL.
+    recertification : int, optional
+        Whose certificates decide; by default those on CAL.
     policy : str, optional
         That of the corpus, where no user asked.
     batch_only : bool, optional
@@ -90,7 +89,7 @@ def deploy(
     track : bool, optional
         Whether MLflow is told.
     """
-    corpus, key = judge.corpus, certificates_key or own_key(judge.corpus.name, judge.name)
+    corpus = judge.corpus
     # what it rests on is stored: a step that goes on with it may end as it will
     with corpus.store.step(corpus.name, apart=True):
         _ = judge.spec
@@ -98,8 +97,9 @@ def deploy(
         if batch_only:
             batch_alpha = _of_batches(corpus, alpha)
         else:
-            chosen = _choose(read_certificates(judge, key), alpha, f"{judge} on {corpus}")
-            findings = _findings(judge, key, chosen, accepted)
+            issued = read_certificates(judge, recertification)
+            chosen = _choose(issued, alpha, f"{judge} on {corpus}")
+            findings = _findings(judge, recertification, chosen, accepted)
         put, last = corpus.store.objects.put, load_deployment(corpus)
         certificates = {f"certificates/{item.side}": put(item.to_json()) for item in chosen}
         made = Deployed(
@@ -107,7 +107,7 @@ def deploy(
             corpus=corpus.name,
             judge=judge.name,
             alpha={item.side: item.alpha for item in chosen},
-            certificates_key=key,
+            recertification=recertification,
             certificates=tuple(certificates.values()),
             fingerprint=judge_fingerprint(judge),
             sampling=sampling or plan_before(corpus),
@@ -117,7 +117,8 @@ def deploy(
             objects=judge.files() | certificates,
         )
         if chosen and (
-            fault := deployment_fault(corpus, made, chosen) or label_alarm(judge, key, chosen)
+            fault := deployment_fault(corpus, made, chosen)
+            or label_alarm(judge, recertification, chosen)
         ):
             raise GateClosedError(f"{judge} is not deployed on {corpus}: {fault.sentence}")
         # a call before this one may have been killed, or MLflow did not answer it
@@ -135,18 +136,9 @@ def _of_batches(corpus: Corpus, alpha: Mapping[str, float] | float | None) -> di
     """Return the budget of each side for certificates of batches; by default the strictest."""
     if refused := no_batch_certified(corpus):
         raise GateClosedError(refused)
-    strictest = min(corpus.current.config.alphas)
-    budgets = (
-        dict(alpha)
-        if isinstance(alpha, Mapping)
-        else dict.fromkeys(SIDES, strictest if alpha is None else float(alpha))
-    )
-    if not budgets or not {*budgets} <= {*SIDES} or not all(0 < a < 1 for a in budgets.values()):
-        raise InputError(
-            f"{budgets} are no budgets of batches; give one between 0 and 1, or one for "
-            f"{' and '.join(SIDES)} each."
-        )
-    return budgets
+    if isinstance(alpha, Mapping):
+        return dict(alpha)
+    return dict.fromkeys(SIDES, min(corpus.current.config.alphas) if alpha is None else alpha)
 
 
 def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> DeploymentRecord:
@@ -158,14 +150,15 @@ def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> DeploymentRe
             "shows those that were."
         )
     certificates_of(corpus, earlier)
+    judge = earlier.judge_on(corpus)
     return deploy(
-        earlier.judge_on(corpus),
+        judge,
         alpha=earlier.batch_alpha or earlier.alpha,
         sampling=earlier.sampling,
-        certificates_key=earlier.certificates_key,
+        recertification=earlier.recertification,
         batch_only=earlier.batch_only,
         track=track,
-        accepted=accepted_before(earlier, earlier.judge_on(corpus), earlier.certificates_key),
+        accepted=accepted_before(earlier, judge, earlier.recertification),
     )
 
 
@@ -173,12 +166,12 @@ def promote(
     corpus: Corpus, document: RecertificationRecord, *, accepted: Collection[str] = ()
 ) -> DeploymentRecord:
     """Deploy a recertification at the current budgets; return the deployment if it is in use."""
-    judge = JudgedCorpus(corpus, document.judge)
+    judge, last = JudgedCorpus(corpus, document.judge), load_deployment(corpus)
     now = deployment_of(judge)
-    if now is not None and now.certificates_key == document.certificates_key:
+    if now is not None and now.recertification == document.number:
         register(corpus, now.number)
         return now
-    budgets = None if now is None or now.batch_only else dict(now.alpha)
+    budgets = None if now is None or now.batch_only else now.alpha
     sides = [
         side
         for side in document.sides
@@ -187,61 +180,55 @@ def promote(
         and (budgets is None or budgets.get(side.side) == side.alpha)
     ]
     if not sides:
-        at = "" if budgets is None else " at the budgets that decide now"
-        if any(side.certified and not may_decide(corpus, side.promise) for side in document.sides):
-            at += " but on average, which deploy_average of the corpus does not allow"
         raise GateClosedError(
-            f"recertification {document.number} of {corpus} certifies nothing{at}; the deployment "
-            "stays as it is."
+            f"recertification {document.number} of {corpus} certifies nothing that may decide: at "
+            "the budgets in use, and on average only with deploy_average. The deployment stays."
         )
     require_sound(document, sides)
     if now is not None and now.fingerprint["adapter_sha256"] == document.adapter_sha256:
         judge = now.judge_on(corpus)
-    last = load_deployment(corpus)
-    before = set() if last is None else accepted_before(last, judge, document.certificates_key)
+    before = set() if last is None else accepted_before(last, judge, document.number)
     return deploy(
         judge,
         alpha=None if budgets is None else {side.side: side.alpha for side in sides},
-        certificates_key=document.certificates_key,
+        recertification=document.number,
         accepted=before.union(accepted),
     )
 
 
-def accepted_before(record: Deployed, judge: JudgedCorpus, key: str) -> set[str]:
+def accepted_before(record: Deployed, judge: JudgedCorpus, recertification: int) -> set[str]:
     """Return what a user accepted with a deployment, as `deploy` takes it for certificates."""
     found = {item["code"] for item in record.findings}
     if record.judge != judge.name:
         found.discard(CHOSEN)
     # a later change of labels is another one
-    if any(item not in record.findings for item in _changed_labels(judge, key)):
+    if any(item not in record.findings for item in _changed_labels(judge, recertification)):
         found.discard(RELABELLING_ACCEPTED)
     return found
 
 
-def _changed_labels(judge: JudgedCorpus, key: str) -> list[dict[str, str]]:
+def _changed_labels(judge: JudgedCorpus, recertification: int) -> list[dict[str, str]]:
     """Return the findings on labels and runs that were changed after a certificate was seen."""
     found = [{"code": code, "message": text} for code, text in relabelling_finding(judge).items()]
-    if number := recertification_number(judge.corpus.name, key):
-        findings = load_recertification(judge.corpus, number).findings
+    if recertification:
+        findings = load_recertification(judge.corpus, recertification).findings
         found += [dict(item) for item in findings if item["code"] == OVERRULED]
     return found
 
 
 def require_sound(document: RecertificationRecord, sides: Sequence[CertifiedSide]) -> None:
     """Refuse a recertification whose drawn tasks are open, or that the audit sample contradicts."""
-    name = f"recertification {document.number} of {document.corpus}"
+    name = f"recertification {document.number} of {document.corpus} is not deployed"
     if document.open_share > MOST_OPEN:
         raise GateClosedError(
-            f"{name} is not deployed: {100 * document.open_share:.0f} % of the drawn tasks were "
-            "open or tied, and those that were complete may be the easy ones; label the rest of "
-            "the audit sample, then recertify."
+            f"{name}: {100 * document.open_share:.0f} % of the drawn tasks are open or tied, and "
+            "the others may be the easy ones. Label the rest of the audit sample, then recertify."
         )
     for side in sides:
         if side.audit_sample and side.audit_sample.get("verdict") == "ERROR":
             raise GateClosedError(
-                f"{name} is not deployed: on the audit sample alone its {side.side} side at "
-                f"{side.alpha:g} fails ({side.audit_sample['reason']}) The runs are no longer "
-                "those of CAL."
+                f"{name}: on the audit sample alone its {side.side} side at {side.alpha:g} fails "
+                f"({side.audit_sample['reason']}) The runs are no longer those of CAL."
             )
 
 
@@ -249,25 +236,25 @@ def _choose(
     certificates: Sequence[Certificate], alpha: Mapping[str, float] | float | None, whose: str
 ) -> list[Certificate]:
     if alpha is None:
-        chosen = strictest_certificates(certificates)
+        found = strictest_certificates(certificates)
     else:
-        wanted = dict(alpha) if isinstance(alpha, Mapping) else dict.fromkeys(SIDES, float(alpha))
+        wanted = alpha if isinstance(alpha, Mapping) else dict.fromkeys(SIDES, alpha)
         found = [
             certificate_of(deciding(certificates), side=side, alpha=budget, procedure=None)
             for side, budget in wanted.items()
         ]
-        chosen = [item for item in found if item.certified]
-        # budgets that were named one by one must all be certified
-        if isinstance(alpha, Mapping) and len(chosen) < len(found):
-            none = next(item for item in found if not item.certified)
-            raise GateClosedError(
-                f"{whose} is not deployed: its {none.side} side is not certified at "
-                f"{none.alpha:g}; give another budget."
-            )
-    if not chosen:
+    chosen = [item for item in found if item.certified]
+    # budgets that were named one by one must all be certified
+    lacking = [item for item in found if not item.certified and isinstance(alpha, Mapping)]
+    for item in lacking:
         raise GateClosedError(
-            f"{whose} is not deployed: nothing is certified"
-            f"{'' if alpha is None else ' at that budget'}; see its page for why."
+            f"{whose} is not deployed: its {item.side} side is not certified at {item.alpha:g}. "
+            "Give another budget."
+        )
+    if not chosen:
+        at = "" if alpha is None else f" at {alpha}"
+        raise GateClosedError(
+            f"{whose} is not deployed: nothing is certified{at}. Its page says why."
         )
     return sorted(chosen, key=lambda item: SIDES.index(item.side))
 
@@ -286,22 +273,25 @@ def _unpaid_choice(judge: JudgedCorpus) -> str:
         return ""
     return (
         f"{len(rivals)} judges have certificates on the calibration split of {corpus} "
-        f"({', '.join(sorted(rivals))}), which pay for {paid}. The judge named before them "
-        f"is {certified.named}. If {judge} is taken because its certificate is better, its "
-        "confidence is lower than stated."
+        f"({', '.join(sorted(rivals))}), which pay for {paid}. The judge named before them is "
+        f"{certified.named}. If {judge} is taken for its better certificate, its confidence is "
+        "lower than stated."
     )
 
 
 def _findings(
-    judge: JudgedCorpus, key: str, chosen: Sequence[Certificate], accepted: Collection[str]
+    judge: JudgedCorpus,
+    recertification: int,
+    chosen: Sequence[Certificate],
+    accepted: Collection[str],
 ) -> list[dict[str, str]]:
     """Return what a user should know of a deployment; refuse what nobody accepted."""
     corpus, found = judge.corpus, dict[str, str]()
-    splits, changed = certified_splits(corpus), _changed_labels(judge, key)
+    splits, changed = certified_splits(corpus), _changed_labels(judge, recertification)
     resplit = (
         f"The runs of {corpus} were certified under {splits.number} splits, first as "
-        f"{splits.first}, and the best of several splits has less confidence than its certificate "
-        "states. TEST may have shown tasks that calibrate it."
+        f"{splits.first}. The best of several splits has less confidence than its certificate "
+        "states, and TEST may have shown tasks that calibrate it."
     )
     choice = _unpaid_choice(judge)
     objections = (
@@ -314,8 +304,7 @@ def _findings(
             CHOSEN,
             choice,
             "Deploy the named one, or accept this with --accept-choice. For later corpora name the "
-            "judge (--judge) or say how many are compared (--set judges_compared=N) when they are "
-            "imported.",
+            "judge (--judge), or how many are compared (--set judges_compared=N), at the import.",
         ),
         (
             RELABELLING_ACCEPTED,
