@@ -177,8 +177,7 @@ def _require_audit_sample(
             f"{judge} was trained or scored again, and scoring the audit sample by it costs money. "
             "Deploy it by hand."
         )
-    adapter = now.fingerprint["adapter_sha256"]
-    counted = count_audit_tasks(judge.corpus, adapter_sha256=adapter, plan=now.sampling)
+    counted = count_audit_tasks(judge.corpus, adapter_sha256=now.adapter_sha256, plan=now.sampling)
     if counted.rows.empty:
         return
     table = score_rows(judge, counted.rows.assign(refused=True))

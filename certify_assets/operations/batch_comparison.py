@@ -143,8 +143,8 @@ def _sentence(group: _Group, test: TaskTest) -> str:
     where = f"{group.tasks} new tasks"
     if test.name == "order":
         what = (
-            f"The scores of {where} differ from those of CAL: the median task has {test.batch:.3g}, "
-            f"in CAL {test.calibration:.3g}"
+            f"The scores of {where} differ from those of CAL: the median task has "
+            f"{test.batch:.3g}, in CAL {test.calibration:.3g}"
         )
     else:
         what = (
@@ -168,8 +168,8 @@ def _too_few(cal: pd.DataFrame, group: _Group) -> str:
         )
     else:
         few = (
-            f"There are {group.tasks} new tasks so far, and {LEAST_NEW_TASKS} are needed to compare "
-            "them with CAL."
+            f"There are {group.tasks} new tasks so far, and {LEAST_NEW_TASKS} are needed to "
+            "compare them with CAL."
         )
     return f"{few} So runs unlike those of CAL are decided too."
 

@@ -74,8 +74,8 @@ def begin_audit(
 
     provisional = frame["decision"] == PROVISIONAL
     alone = WaitingRuns(corpus, deployed, (), 0, datetime.now(UTC))
-    earlier = {item.scorer: item for item in waiting_runs(corpus)}
-    pool = earlier.get(alone.scorer, alone).joined(deployed, batch, int(provisional.sum()))
+    earlier = {item.deployed.scorer: item for item in waiting_runs(corpus)}
+    pool = earlier.get(deployed.scorer, alone).joined(deployed, batch, int(provisional.sum()))
     before = pool.batches[:-1]
     rows = pd.concat([*([provisional_rows(corpus, before)] if before else []), frame[provisional]])
     plan, draws = pool.plan(rows)
@@ -189,11 +189,6 @@ class WaitingRuns:
     runs: int
     since: datetime
 
-    @property
-    def scorer(self) -> tuple[str, str]:
-        """The judge that scored them: scores of one judge compare."""
-        return _scorer(self.deployed)
-
     def joined(self, deployed: DeploymentRecord, batch: str, runs: int) -> WaitingRuns:
         """Return these with the runs of a later batch."""
         batches = (*self.batches, batch)
@@ -207,7 +202,7 @@ class WaitingRuns:
             self.runs >= config.batch_runs
             or datetime.now(UTC) - self.since >= timedelta(days=config.batch_days)
             or config.new_agents == "review"
-            or self.scorer != _scorer(read_deployments(self.corpus)[-1])
+            or self.deployed.scorer != read_deployments(self.corpus)[-1].scorer
         )
 
     def plan(self, rows: pd.DataFrame) -> tuple[BatchPlan | None, int]:
@@ -270,10 +265,6 @@ class WaitingRuns:
         return f"{self.sentence()} {self.expected(plan)}"
 
 
-def _scorer(deployed: DeploymentRecord) -> tuple[str, str]:
-    return deployed.judge, deployed.fingerprint["adapter_sha256"]
-
-
 def waiting_runs(corpus: Corpus) -> list[WaitingRuns]:
     """Return the provisional runs that wait for a draw, those of one judge together."""
     deployments = {item.number: item for item in read_deployments(corpus)}
@@ -288,6 +279,6 @@ def waiting_runs(corpus: Corpus) -> list[WaitingRuns]:
             continue
         # one that is decided in the step that is under way has no time yet
         since = datetime.fromisoformat(last.time) if last.time else datetime.now(UTC)
-        before = found.get(_scorer(made), WaitingRuns(corpus, made, (), 0, since))
-        found[_scorer(made)] = before.joined(made, name, last.content.runs)
+        before = found.get(made.scorer, WaitingRuns(corpus, made, (), 0, since))
+        found[made.scorer] = before.joined(made, name, last.content.runs)
     return list(found.values())

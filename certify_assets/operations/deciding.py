@@ -160,7 +160,7 @@ class _Scored:
     def nothing(cls, deployment: Deployment, runs: pd.DataFrame) -> _Scored:
         """Return a batch that no judge scores."""
         made = deployment.record
-        adapter = "" if made is None else made.fingerprint["adapter_sha256"]
+        adapter = "" if made is None else made.adapter_sha256
         table = runs[list(RUN_COLUMNS)].assign(**dict.fromkeys(JUDGED_COLUMNS, np.nan))
         return cls(table, np.full(len(runs), adapter, dtype=object), Coverage.none(len(runs)))
 
@@ -190,7 +190,7 @@ def _in_shares(
     import pandas as pd
 
     assert deployment.record is not None
-    adapter = deployment.record.fingerprint["adapter_sha256"]
+    adapter = deployment.record.adapter_sha256
     if judge.artifact.adapter_sha256 != adapter:
         raise StaleCertificateError(
             f"the adapter of {judge} on {judge.corpus} is not the deployed one; deploy it again."

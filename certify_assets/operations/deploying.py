@@ -185,7 +185,7 @@ def promote(
             "the budgets in use, and on average only with deploy_average. The deployment stays."
         )
     require_sound(document, sides)
-    if now is not None and now.fingerprint["adapter_sha256"] == document.adapter_sha256:
+    if now is not None and now.adapter_sha256 == document.adapter_sha256:
         judge = now.judge_on(corpus)
     before = set() if last is None else accepted_before(last, judge, document.number)
     return deploy(
@@ -367,7 +367,7 @@ def _registered(
         "certify.judge": record.judge,
         "certify.deployment": str(record.number),
         "certify.ledger": head_text(record.ledger),
-        "adapter_sha256": record.fingerprint["adapter_sha256"],
+        "adapter_sha256": record.adapter_sha256,
         **{f"certificate_sha256.{item.side}": item.sha256 for item in certificates},
     }
     documents = {

@@ -68,6 +68,16 @@ class Deployed(Payload):
         return f"batch certificates alone, {sides}" if self.batch_only else sides
 
     @property
+    def adapter_sha256(self) -> str:
+        """Hash of the judge as it was deployed."""
+        return self.fingerprint["adapter_sha256"]
+
+    @property
+    def scorer(self) -> tuple[str, str]:
+        """Judge and adapter: scores of one scorer compare."""
+        return self.judge, self.adapter_sha256
+
+    @property
     def version(self) -> str:
         """Hash of the number and of all that it names."""
         return sha256_bytes(canonical_json([self.number, dict(self.objects)]))
@@ -229,8 +239,7 @@ def _later(corpus: Corpus, record: Deployed) -> Iterator[str]:
     now, judge = max(numbers.values(), default=0), JudgedCorpus(corpus, record.judge)
     if then < now:
         yield f"The deployment decides by version {then} of the corpus; version {now} is stored."
-    adapter = record.fingerprint["adapter_sha256"]
-    if judge.is_trained and judge.stored_artifact.adapter_sha256 != adapter:
+    if judge.is_trained and judge.stored_artifact.adapter_sha256 != record.adapter_sha256:
         yield f"{judge} was trained again."
 
 

@@ -157,8 +157,8 @@ def _outlook(corpus: Corpus, new: pd.DataFrame) -> Iterator[str]:
         if len(strange):
             names = ", ".join(sorted(set(strange))[:_SHOWN])
             yield (
-                f"{len(strange)} runs are of agents that CAL lacks ({names}). If CAL has them under "
-                "another name, give it: --option agent=NAME."
+                f"{len(strange)} runs are of agents that CAL lacks ({names}). If CAL has them "
+                "under another name, give it: --option agent=NAME."
             )
     yield from (item.outlook() for item in waiting_runs(corpus))
 

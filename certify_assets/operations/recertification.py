@@ -237,16 +237,16 @@ def recertify(
             return load_recertification(corpus, known.number), (
                 f"these labels are recertification {known.number} already; nothing was spent."
             )
-        least = least_new_tasks
-        if least is None:
-            least = (spending.schedule or Schedule()).least_new_tasks
-        if known is None and len(plan.new_tasks) < least:
-            return None, (
-                f"{len(plan.new_tasks)} tasks are new and complete, {least} are needed; nothing "
-                "was spent."
-            )
-        if known is None and (fault := _unfit(plan, spending.of(judge.name).next_share())):
-            return None, f"{fault} Nothing was spent."
+        if known is None:
+            schedule = spending.schedule or Schedule()
+            least = schedule.least_new_tasks if least_new_tasks is None else least_new_tasks
+            if len(plan.new_tasks) < least:
+                return None, (
+                    f"{len(plan.new_tasks)} tasks are new and complete, {least} are needed; "
+                    "nothing was spent."
+                )
+            if fault := _unfit(plan, spending.of(judge.name).next_share()):
+                return None, f"{fault} Nothing was spent."
         record = _make(
             judge, plan, claim(corpus, judge.name, "recertification", plan.inputs_sha256)
         )
