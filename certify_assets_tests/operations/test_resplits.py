@@ -116,7 +116,7 @@ def test_a_split_of_runs_under_other_names_is_refused(
     other.write_text(lines.replace(before, after), "utf-8")
     register_runs(operated, "renamed", other, seed=7)
     judge = _certified(operated, "renamed")
-    with pytest.raises(GateClosedError, match=r"under 2 splits, first as c, .*--accept-resplit"):
+    with pytest.raises(GateClosedError, match=r"under 2 splits, first as c\. .*--accept-resplit"):
         deploy(judge, track=False)
 
 
@@ -147,7 +147,7 @@ def test_only_the_first_split_of_the_same_runs_is_deployed_unasked(operated: Sto
     judge = _certified(operated, "again")
     audit_judge(judge)
     before = sorted(operated.names("operations"))
-    with pytest.raises(GateClosedError, match=r"under 2 splits, first as c, .*--accept-resplit"):
+    with pytest.raises(GateClosedError, match=r"under 2 splits, first as c\. .*--accept-resplit"):
         deploy(judged(operated, "again"), track=False)
     assert sorted(operated.names("operations")) == before
     made = deploy(judged(operated, "again"), accepted=["resplit_accepted"], track=False)
