@@ -34,7 +34,7 @@ _SOURCE = {
     "mlflow.source.type": "JOB",
     "certify.version": __version__,
 }
-_SUMMARY, _PARENT = "certify.summary", "mlflow.parentRunId"
+_SUMMARY, _PARENT, _LEDGER = "certify.summary", "mlflow.parentRunId", "certify.ledger"
 # MLflow takes no longer digest of a data set
 _DIGEST = 32
 # server → when and why it did not take a record of this process
@@ -188,6 +188,8 @@ class Tracker:
             if record.summary is not None:
                 tags[_PARENT] = _summary_run(client, experiment, record.summary)
                 _sum_up(client, tags[_PARENT], record.summary, now)
+                if _LEDGER in tags:
+                    client.set_tag(tags[_PARENT], _LEDGER, tags[_LEDGER])
         run = client.create_run(experiment, run_name=record.name, tags=tags).info.run_id
         try:
             points = [(name, 0, value) for name, value in record.metrics.items()]

@@ -89,6 +89,8 @@ def test_runs_of_a_judge_and_version_are_children_of_one_summary(
     assert summed.info.run_name == "lexical on c" and summed.info.status == "FINISHED"
     assert summed.data.metrics["auroc"] == 0.8
     assert runs["audit"].data.tags["certify.ledger"] == "c:1:audit"
+    # the newest head that its figures rest on
+    assert summed.data.tags["certify.ledger"] == "c:1:audit"
     assert math.isnan(summed.data.metrics["error"]), "an error that no longer holds is not shown"
     for run in runs.values():
         assert run.data.tags["certify.version"] == __version__
