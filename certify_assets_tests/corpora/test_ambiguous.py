@@ -7,6 +7,8 @@ import pytest
 
 from certify_assets.cli import main
 from certify_assets.corpora.formats import import_corpus
+from certify_assets_tests.corpora.builders import write_json
+from certify_assets_tests.corpora.formats.promptfoo import result
 
 GOOD = '{"task_id": "a", "text": "x", "outcome": 1}'
 
@@ -25,6 +27,17 @@ def test_an_ambiguous_record_is_left_out(tmp_path: Path, fields: str, words: str
     assert imported.dropped == {"unreadable_record": 1} and len(imported.frame) == 1
     example = imported.examples["unreadable_record"]
     assert "runs.jsonl row 2" in example and words in example
+
+
+def test_a_metric_that_is_called_success_is_not_the_verdict(tmp_path: Path) -> None:
+    runs = [result(f"t{number}", 0, passed=number == 0) for number in range(2)]
+    for run in runs:
+        (found, _) = run["gradingResult"]["componentResults"]
+        found["score"], found["assertion"]["metric"] = 1.0, "success"
+        names = {"metric": "success/format"}
+        run["gradingResult"]["componentResults"] += [{**found, "assertion": names}]
+    path = write_json(tmp_path / "results.json", {"results": {"results": runs}, "evalId": "e"})
+    assert import_corpus(path, name="c").frame["outcome"].tolist() == [1, 0]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a file that opens and cannot be read")

@@ -66,6 +66,9 @@ def test_every_compression_gives_the_same_runs(tmp_path: Path, method: int) -> N
         ("P", {"threshold": 0.5}, 1),
         ("P", {"no_label": "P"}, None),
         ({"right": 1}, {"scorer": "match"}, 1),
+        ({"right": 1, "fast": 0}, {"scorer": "match/right"}, 1),
+        ({"right": 1, "fast": 0}, {"scorer": "match/slow"}, None),
+        ("I", {"scorer": "match/right"}, 0),
     ],
 )
 def test_scores(tmp_path: Path, value: Any, options: dict[str, Any], outcome: int | None) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -223,6 +224,17 @@ def test_what_cannot_be_used_is_a_sentence(
 def test_several_labels_need_a_name() -> None:
     with pytest.raises(InputError, match=r"2 labels \(correct, kind\); .*label=NAME\.$"):
         drafts(a_run(), said(True), said(True, name="kind"), keep_unlabelled=False)
+
+
+def test_an_attribute_is_the_label_where_nobody_assessed_under_its_name() -> None:
+    own = a_run(attributes={"task_id": "a", "correct": True})
+    ((run,), _) = drafts(own, label="correct")
+    assert run.outcome == 1
+    # an agent may write it about itself
+    for judged in ("t1", "t2"):
+        by_code = replace(said(False, "code"), trace_id=judged)
+        ((run,), _) = drafts(own, by_code, label="correct", label_sources="human")
+        assert run.outcome is None
 
 
 def test_a_trace_without_a_task_names_its_attributes() -> None:

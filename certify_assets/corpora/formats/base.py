@@ -177,10 +177,11 @@ class Reading(Tally):
     ) -> dict[str, Any]:
         """Return outcome and outcome_name: of the judgement that an option names, or the only one.
 
-        The name a covers its parts, such as a/b.
+        The name a covers its parts, such as a/b, where no judgement is called a.
         """
         name = str(self.options.get(option) or default)
-        found = [one for one in said if not name or f"{one.name}/".startswith(f"{name}/")]
+        found = [one for one in said if one.name == name]
+        found = found or [one for one in said if not name or one.name.startswith(f"{name}/")]
         names = ", ".join(dict.fromkeys(one.name for one in said))
         if len({one.name for one in found}) > 1 and not self.judged:
             raise InputError(

@@ -78,8 +78,8 @@ def _draft(case: Record, origin: Origin, reading: Reading) -> Draft:
         raise LeftOutError("it has neither an input nor a name")
     if len(task) > _LONGEST_NAME:
         task = f"input-{hashed(task)}"
-    verdicts = [Judgement(str(one.get("name")), one.get("success")) for one in metrics]
-    verdicts.append(Judgement("success", case.get("success")))
+    verdicts = [Judgement("success", case.get("success"))]
+    verdicts += [Judgement(str(one.get("name")), one.get("success")) for one in metrics]
     return Draft(
         task_id=task,
         agent=str(reading.options.get("agent") or "unknown"),

@@ -278,7 +278,13 @@ def _drafts(file: SourceFile, log: Any, samples: _Samples, reading: Reading) -> 
             if not inside(score, "metadata", "certificate_sha256")
         }
         judgements = judgements_of(scores)
-        outcome = reading.chosen(place, judgements, "scorer")
+        # a plain value of a scorer that gives several elsewhere is each of them, as for a failure
+        part = str(reading.options.get("scorer", ""))
+        said = [
+            one._replace(name=part) if part.startswith(f"{one.name}/") else one
+            for one in judgements
+        ]
+        outcome = reading.chosen(place, said, "scorer")
         if sample.get("error"):
             raise LeftOutError("ended with an error of the evaluation", "infrastructure_error")
         if sample.get("invalidation"):

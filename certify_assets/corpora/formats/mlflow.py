@@ -7,7 +7,7 @@ from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any
 
-from certify_assets.corpora.formats.base import Draft, Origin, Reading
+from certify_assets.corpora.formats.base import Origin, Reading
 from certify_assets.corpora.formats.files import FileSet, SourceFile
 from certify_assets.corpora.formats.records import (
     JSON,
@@ -22,8 +22,7 @@ from certify_assets.corpora.formats.records import (
     text_of,
 )
 from certify_assets.corpora.formats.spans import Assessment, SpanEvent, span_of
-from certify_assets.corpora.formats.traces import Said, drafts_of_traces, trace_format
-from certify_assets.errors import InputError
+from certify_assets.corpora.formats.traces import Said, trace_format
 
 # of a trace, or of a row of a table; in a table the trace is JSON within JSON
 _MARK = rb'\\?"(?:trace_location|trace_metadata|request_metadata)\\?"\s*:'
@@ -51,26 +50,6 @@ def mlflow(files: FileSet, reading: Reading) -> Said:
     """Read traces with their spans and assessments."""
     for origin, record in reading.records(files, _is_trace):
         yield from _said(record, origin, reading)
-
-
-def run_of_trace(trace: Record) -> Draft:
-    """Return the run of a trace, as ``Trace.to_dict`` gives it, whatever was assessed.
-
-    Raises
-    ------
-    InputError
-        If it names no task, or has no step of an agent.
-    """
-    reading = Reading(options={"keep_unlabelled": True})
-    said = [
-        one
-        for one in _said(trace, Origin("the trace", ""), reading)
-        if not isinstance(one, Assessment)
-    ]
-    run = next(iter(drafts_of_traces(said, reading)), None)
-    if run is None:
-        raise InputError(next(iter(reading.examples.values()), "the trace has no trace_id."))
-    return run
 
 
 def _said(record: Record, origin: Origin, reading: Reading) -> Said:

@@ -85,7 +85,7 @@ def _draft(record: Record, origin: Origin, reading: Reading) -> Draft:
     agent = text_of(provider.get("label")) or text_of(provider.get("id"))
     output = value_text(inside(record, "response", "output"))
     judgements = _judgements(record)
-    verdicts = (*judgements, Judgement("success", record.get("success")))
+    verdicts = (Judgement("success", record.get("success")), *judgements)
     return Draft(
         task_id=_task(record),
         agent=str(reading.options.get("agent") or agent or "unknown"),

@@ -99,7 +99,7 @@ def drafts_of_traces(
                 f"the assessment {one.name!r} is of the {place}, which is not in these files; "
                 "export its spans too.",
             )
-    labels = _Labels(reading.options, label_sources)
+    labels = _Labels(reading.options, label_sources, {one.name for one in assessments})
     for trace_id in spans:
         trace = Trace(spans[trace_id], of_trace.get(trace_id, []), about.get(trace_id, {}), reading)
         try:
@@ -203,8 +203,12 @@ def _unnamed(trace: Trace, name: str, reading: Reading) -> str:
 class _Labels:
     """Which assessment counts, and from which sources."""
 
-    def __init__(self, options: Mapping[str, Any], sources: Collection[str]) -> None:
+    def __init__(
+        self, options: Mapping[str, Any], sources: Collection[str], names: Collection[str]
+    ) -> None:
         self._name = str(options.get("label", ""))
+        # next to assessments of this name an attribute may be what the agent says of itself
+        self._is_attribute = self._name not in names
         given = options.get("label_sources")
         chosen = {word.lower() for word in (words_of("label_sources", given) if given else sources)}
         self._sources = set[str]() if "any" in chosen else chosen
@@ -223,7 +227,7 @@ class _Labels:
             )
         named = [one for one in accepted if one.name == (self._name or one.name)]
         attribute = trace.whole.get(self._name, trace.inner.get(self._name))
-        if not named and attribute is not None:
+        if self._is_attribute and attribute is not None:
             return self._agreed(self._name, [(attribute, "attribute")])
         if not named:
             raise LeftOutError(self._missing(trace.assessments), "no_label")
