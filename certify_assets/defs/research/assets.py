@@ -146,13 +146,15 @@ def study_assets(project: Project) -> list[dg.AssetsDefinition]:
         trusted. With fewer than three corpora it stores the points and says so.
         """
         with asset_step(project, context, data_root, mlflow) as step:
-            found = certifiability.write_certifiability(step.store)
+            found, fit = certifiability.write_certifiability(step.store), {}
+            if found.law is not None:
+                fit = {"slope": found.law.slope, "intercept": found.law.intercept}
             metadata = {
                 "corpora": len(found.measured),
                 "findings": [message for _, message in found.findings],
                 "left_out": dict(found.left_out),
             }
-            return step.made(metadata)
+            return step.made(metadata, metrics=fit)
 
     @project.asset(
         "research/simulation",
