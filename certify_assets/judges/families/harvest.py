@@ -32,10 +32,7 @@ if TYPE_CHECKING:
 
 
 class HarvestSpec(DerivedSpec):
-    """A judge trained from its base on SFT and the runs that its start certifies as failures.
-
-    Half A of CAL certifies its start, half B the judge.
-    """
+    """A round of CertHarvest; `start` is the judge whose certificate gates it."""
 
     # SFT with its labels, RL with pseudo-labels
     training_splits = ("sft", "rl")
@@ -46,6 +43,14 @@ class HarvestSpec(DerivedSpec):
     alpha: float = 0.2
     # procedure that certifies half A
     gate: str = PROCEDURES[0]
+
+    @property
+    def summary(self) -> str:
+        """Two sentences for lists and asset pages."""
+        return (
+            f"Trained from its base on SFT and the runs that {self.start} certifies as failures on "
+            "half A of CAL. It is certified on half B."
+        )
 
     def calibration_name(self, splits: Sequence[str]) -> str:
         """Return the name of half B of CAL."""

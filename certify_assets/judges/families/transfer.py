@@ -278,7 +278,7 @@ def _draw(rows: pd.DataFrame, number: int, seed: int) -> pd.DataFrame:
 
 
 class TransferSpec(DerivedSpec):
-    """A judge trained on the SFT splits of other corpora, of other domains where it is strict."""
+    """A judge trained on the SFT splits of other corpora."""
 
     training_splits = ()
     needs_other_corpora = True
@@ -292,6 +292,12 @@ class TransferSpec(DerivedSpec):
     def kind(self) -> str:
         """Family of the recipe."""
         return self.maker
+
+    @property
+    def summary(self) -> str:
+        """One sentence for lists and asset pages."""
+        others = "corpora of other domains" if self.strict else "other corpora"
+        return f"A judge trained on the SFT splits of {others}."
 
     @property
     def training(self) -> Recipe:
