@@ -15,7 +15,7 @@ from certify_assets.certificates.batch import Batch, BatchPlan
 from certify_assets.certificates.batch_draw import BatchCertificate, BatchDraw
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.documents import Document
-from certify_assets.errors import CertifyError
+from certify_assets.errors import CertifyError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.batches import (
@@ -97,6 +97,9 @@ class BatchAudit:
             return None
         record, draw = _opened_draw(corpus, batch)
         found = closing_of(corpus, batch)
+        if found is not None:
+            # what it decided is a table, which is not read here
+            corpus.store.objects.require(found.content.objects["closed"])
         return cls(corpus, record, draw, found and found.content)
 
     @property
@@ -264,18 +267,25 @@ def _opened_draw(corpus: Corpus, batch: str) -> tuple[DrawnBatch, BatchDraw]:
     for name in objects:
         # one that is gone or was altered is noticed also where the draw is known
         store.objects.require(name)
-    return about, _drawn(store, objects, about.seed)
+    return about, _drawn(store, batch, objects, about.seed)
 
 
 @lru_cache(maxsize=_MOST_DRAWS)
-def _drawn(store: Store, objects: tuple[str, ...], seed: int) -> BatchDraw:
+def _drawn(store: Store, batch: str, objects: tuple[str, ...], seed: int) -> BatchDraw:
     """Return a draw by the hashes of what it is of, which never change."""
     import pandas as pd
 
     audit = FrozenDraw.from_dict(store.objects.get_json(objects[0]))
     rows = pd.concat(map(store.objects.get_table, objects[1:]), ignore_index=True)
     drawn = (rows["decision"] == PROVISIONAL) & rows["trajectory_id"].isin(audit.order)
-    return BatchDraw(audit.plan, frozen_batch(rows[drawn]), seed)
+    draw = BatchDraw(audit.plan, frozen_batch(rows[drawn]), seed)
+    if draw.order != audit.order:
+        # it was fixed before any label, and a certificate counts labels in this order
+        raise IntegrityError(
+            f"the draw of batch {batch} is not the one that was stored; restore the data root from "
+            "a backup."
+        )
+    return draw
 
 
 def close_settled(corpus: Corpus) -> None:

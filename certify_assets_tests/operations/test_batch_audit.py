@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
@@ -31,6 +32,7 @@ from certify_assets.operations.lineage import follow
 from certify_assets.operations.receiving import receive, undo_batch
 from certify_assets.operations.review_queue import load_queue
 from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.storage.database import events
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
 from certify_assets_tests.operations_builders import agreeing, deliver
@@ -135,6 +137,28 @@ def test_a_batch_of_a_new_agent_ends_certified(deployed: Store, tmp_path: Path) 
     # what comes after changes nothing of it
     label(deployed, {name: 1 - known[name] for name in audit.runs[:5]})
     assert opened(deployed, record).closing == audit.closing
+
+
+def test_an_altered_closing_is_an_error(deployed: Store, tmp_path: Path) -> None:
+    record = decided(deployed, tmp_path)
+    labelled_until_closed(deployed, record, agreeing(opened(deployed, record)).__getitem__)
+    closing = opened(deployed, record).closing
+    assert closing is not None
+    deployed.objects.path(closing.objects["closed"]).write_bytes(b"other decisions")
+    for check in (decided_by_deployed, batches_certified):
+        verdict = check(Corpus(deployed, "c"))
+        assert verdict.status == "ERROR" and "was altered" in verdict.sentence
+    assert "was altered" in audit_summaries(Corpus(deployed, "c"))[1][0]
+
+
+def test_a_draw_with_another_seed_is_an_error(deployed: Store, tmp_path: Path) -> None:
+    seed = opened(deployed, decided(deployed, tmp_path)).record.seed
+    with deployed.database.writing(["c"]) as connection:
+        deployed.database.unguard(connection)
+        payload = sa.func.replace(events.c.payload, str(seed), str(seed + 1))
+        connection.execute(events.update().where(events.c.kind == "drawn").values(payload=payload))
+    verdict = batches_certified(Corpus(deployed, "c"))
+    assert verdict.status == "ERROR" and "is not the one that was stored" in verdict.sentence
 
 
 def test_a_batch_on_which_the_judge_errs_goes_to_reviewers(deployed: Store, tmp_path: Path) -> None:
