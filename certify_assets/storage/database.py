@@ -312,9 +312,11 @@ class Database:
                 raise IntegrityError(
                     f"the database of {self.folder.root} is damaged ({said}); restore a backup."
                 ) from error
+            # SQLite writes where it is read alone, too
+            what = "you may write there" if self.is_sqlite else "the database runs"
             raise LostDatabaseError(
-                f"the database of {self.folder.root} cannot be used ({said}); see that it runs "
-                "and has space, then call again."
+                f"The database of {self.folder.root} cannot be used ({said}). Check that {what} "
+                "and the disk has space, then call again."
             ) from error
 
 
