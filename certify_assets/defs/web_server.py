@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import dagster as dg
 
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, StepFailedError
 
 if TYPE_CHECKING:
     from dagster_graphql import DagsterGraphQLClient
@@ -64,16 +64,33 @@ def launch(
 ) -> tuple[bool, list[dg.DagsterEvent]]:
     """Launch a job on a corpus and wait for its end; return whether it succeeded, and its events.
 
-    The web server has the same Dagster home, or the events would be elsewhere.
+    Raises
+    ------
+    StepFailedError
+        If the web server refuses the job.
+    InputError
+        If the web server has another Dagster home.
     """
-    run_id = client.submit_job_execution(
-        job,
-        tags={"dagster/partition": corpus},
-        asset_selection=None if selection is None else sorted(selection),
-    )
-    say(f"run {run_id} was launched by {os.environ[VARIABLE]}")
-    while (status := client.get_run_status(run_id)) not in _ENDED:
+    from dagster_graphql import DagsterGraphQLClientError
+
+    address = os.environ[VARIABLE]
+    try:
+        run_id = client.submit_job_execution(
+            job,
+            tags={"dagster/partition": corpus},
+            asset_selection=None if selection is None else sorted(selection),
+        )
+    except DagsterGraphQLClientError as error:
+        reason = str(error.args[-1]).strip().partition("\n")[0]
+        raise StepFailedError(f"{address} did not launch {job}: {reason}") from error
+    say(f"run {run_id} was launched by {address}")
+    # by the database, so that a restart of the web server does not matter
+    while (run := instance.get_run_by_id(run_id)) is not None and run.status not in _ENDED:
         time.sleep(_APART_S)
+    if run is None:
+        raise InputError(
+            f"{address} has another Dagster home; set DAGSTER_HOME to that of the web server."
+        )
     entries = instance.all_logs(run_id)
     events = [entry.dagster_event for entry in entries if entry.dagster_event is not None]
-    return status == dg.DagsterRunStatus.SUCCESS, events
+    return run.is_success, events

@@ -5,12 +5,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import dagster as dg
 import pytest
+from dagster_graphql import DagsterGraphQLClient, DagsterGraphQLClientError
 
-from certify_assets.defs.web_server import VARIABLE, web_server
-from certify_assets.errors import InputError
+from certify_assets.defs.web_server import VARIABLE, launch, web_server
+from certify_assets.errors import InputError, StepFailedError
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.conftest import platform_environment
@@ -29,6 +31,17 @@ def test_an_address_is_a_url_and_one_that_answers_nothing_is_passed_over(
     with caplog.at_level(logging.WARNING):
         assert web_server() is None
     assert "The run is executed here" in caplog.text
+
+
+def test_a_refusal_and_another_dagster_home_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "http://localhost:3000")
+    client = Mock(spec=DagsterGraphQLClient)
+    client.submit_job_execution.side_effect = ["a run", DagsterGraphQLClientError("Type", "why")]
+    with dg.DagsterInstance.ephemeral() as instance:
+        with pytest.raises(InputError, match="another Dagster home"):
+            launch(client, instance, "job", "c", None, say=print)
+        with pytest.raises(StepFailedError, match="did not launch job: why"):
+            launch(client, instance, "job", "c", None, say=print)
 
 
 @pytest.mark.slow
