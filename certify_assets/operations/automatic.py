@@ -66,12 +66,11 @@ def deploy_by_policy(corpus: Corpus) -> AutomaticDeployment | None:
         asked = AutomaticDeployment(
             corpus=corpus.name, judge=now.judge, policy=corpus.config.auto_deploy
         )
-        # the judge that decides may have newer certificates than the one that is stored
-        stored, deployed = (
-            _decided(corpus, now, judge, asked)
-            for judge in (JudgedCorpus(corpus, now.judge), now.judge_on(corpus))
-        )
-        made = stored if deployed.deployed in (0, now.number) else deployed
+        made = _decided(corpus, now, JudgedCorpus(corpus, now.judge), asked)
+        if made.deployed in (0, now.number):
+            # the judge that decides may have newer certificates than the one that is stored
+            again = _decided(corpus, now, now.judge_on(corpus), asked)
+            made = made if again.deployed in (0, now.number) else again
         if made != last_automatic(corpus):
             corpus.store.append(corpus.name, made)
     return made

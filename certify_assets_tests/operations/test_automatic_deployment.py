@@ -116,6 +116,9 @@ def test_a_judge_of_a_delivery_is_audited_on_the_audit_sample_of_earlier_batches
     wrong: bool,
 ) -> None:
     bring(store, seed=1, wrong=wrong)
+    if not wrong:
+        # newer certificates of the deployed judge, which those of the delivery replace
+        assert recertify(judge_of(store))[0] is not None
     config = Corpus(store, "c").config
     added = write_runs(tmp_path / "added.jsonl", tasks=60, attempts=4, seed=3)
     lines = [json.loads(line) for line in added.read_text("utf-8").splitlines()]
