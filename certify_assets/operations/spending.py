@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -228,31 +228,30 @@ def claim(corpus: Corpus, judge: str, purpose: Purpose, inputs_sha256: str) -> C
     The first certificate of a judge gets the whole δ, and what follows a share of the schedule.
     """
 
-    def earlier(spending: Spending) -> Sequence[Claim]:
-        certified = purpose == "certificate"
-        return spending.certificates(judge) if certified else spending.claims
+    known: list[Claim] = []
 
     def work(view: Snapshot) -> dict[str, Payload]:
         before, said = read_spending(Corpus(view, corpus.name)), dict[str, Payload]()
-        claims = earlier(before)
-        if any(item.inputs_sha256 == inputs_sha256 for item in claims):
+        certificate = purpose == "certificate"
+        earlier = before.certificates(judge) if certificate else before.claims
+        known.extend(item for item in earlier if item.inputs_sha256 == inputs_sha256)
+        if known:
             return said
-        first = purpose == "certificate" and not claims
+        first = certificate and not earlier
         if before.schedule is None and not first:
             said[uuid.uuid4().hex] = Declared(schedule=Schedule(), reason="")
             before = replace(before, schedule=Schedule(), since=math.inf)
         said[uuid.uuid4().hex] = Claimed(
             judge=judge,
             purpose=purpose,
-            number=len(claims) + 1,
+            number=len(earlier) + 1,
             delta=DELTA if first else before.of(judge).next_share(),
             inputs_sha256=inputs_sha256,
         )
         return said
 
-    corpus.store.short(corpus.name, work)
-    claims = earlier(read_spending(corpus))
-    return [item for item in claims if item.inputs_sha256 == inputs_sha256][-1]
+    made = corpus.store.short(corpus.name, work)
+    return known[-1] if known else Claim.of(corpus.name, Claimed.typed(made[-1]))
 
 
 def finish(corpus: Corpus, number: int, document_sha256: str) -> None:

@@ -52,6 +52,14 @@ def test_the_same_inputs_are_the_same_number_and_others_the_next(store: Store) -
     assert "2 recertifications" in spending.joint() and "90 %" in spending.joint()
 
 
+def test_a_claim_of_another_process_is_found_within_a_step(store: Store) -> None:
+    view = store.now()
+    with view.step("c"):
+        view.exists("corpora/c/page.html")
+        first = recertified(Corpus(store, "c"), "a")
+        assert recertified(Corpus(view, "c"), "a") == first
+
+
 def test_another_schedule_needs_a_sentence_and_what_was_spent_stays_spent(store: Store) -> None:
     declare(Corpus(store, "c"), Schedule())
     before = store.now().ledger("c")
