@@ -227,7 +227,6 @@ def claim(corpus: Corpus, judge: str, purpose: Purpose, inputs_sha256: str) -> C
 
     The first certificate of a judge gets the whole δ, and what follows a share of the schedule.
     """
-
     known: list[Claim] = []
 
     def work(view: Snapshot) -> dict[str, Payload]:
