@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from certify_assets.errors import CertifyError, InputError, IntegrityError
-from certify_assets.storage import backup
+from certify_assets.storage import backup, cleaning
 from certify_assets.storage.backup import back_up, restore
 from certify_assets.storage.care import blank, rebuild, verify
 from certify_assets.storage.cleaning import collect, discard
@@ -43,6 +43,15 @@ def test_only_what_nothing_names_is_removed(store: Store) -> None:
     os.utime(part, (0, 0))
     collect(store, older_days=-1)
     assert not part.exists()
+
+
+def test_an_object_that_is_named_meanwhile_stays(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = store.objects.put_json(1)
+    # the last that is asked before objects are removed
+    monkeypatch.setattr(cleaning, "_is_ahead", lambda *_: store.point(A, name))
+    assert collect(store, older_days=-1).objects == 0 and store.read_json(A) == 1
 
 
 def test_earlier_versions_go_with_a_reason_and_the_ledger_still_holds(store: Store) -> None:
