@@ -7,6 +7,7 @@ import pytest
 
 from certify_assets.cli import main
 from certify_assets.corpora.formats import import_corpus
+from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import write_json
 from certify_assets_tests.corpora.formats.promptfoo import result
 
@@ -38,6 +39,15 @@ def test_a_metric_that_is_called_success_is_not_the_verdict(tmp_path: Path) -> N
         run["gradingResult"]["componentResults"] += [{**found, "assertion": names}]
     path = write_json(tmp_path / "results.json", {"results": {"results": runs}, "evalId": "e"})
     assert import_corpus(path, name="c").frame["outcome"].tolist() == [1, 0]
+
+
+def test_assertions_of_one_name_that_differ_are_refused(tmp_path: Path) -> None:
+    run = result("t", 0, passed=True)
+    for found in run["gradingResult"]["componentResults"]:
+        found["assertion"]["metric"] = "rubric"
+    path = write_json(tmp_path / "results.json", {"results": {"results": [run]}, "evalId": "e"})
+    with pytest.raises(InputError, match=r"several outcomes \(success, rubric, rubric\)"):
+        import_corpus(path, name="c", options={"label": "rubric"})
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a file that opens and cannot be read")

@@ -182,8 +182,8 @@ class Reading(Tally):
         name = str(self.options.get(option) or default)
         found = [one for one in said if one.name == name]
         found = found or [one for one in said if not name or one.name.startswith(f"{name}/")]
-        names = ", ".join(dict.fromkeys(one.name for one in said))
-        if len({one.name for one in found}) > 1 and not self.judged:
+        names = ", ".join(one.name for one in said)
+        if len({(one.name, str(one.value)) for one in found}) > 1 and not self.judged:
             raise InputError(
                 f"{place} has several outcomes ({names}). Name one with --option {option}=NAME."
             )

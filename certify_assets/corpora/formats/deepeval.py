@@ -79,7 +79,11 @@ def _draft(case: Record, origin: Origin, reading: Reading) -> Draft:
     if len(task) > _LONGEST_NAME:
         task = f"input-{hashed(task)}"
     verdicts = [Judgement("success", case.get("success"))]
-    verdicts += [Judgement(str(one.get("name")), one.get("success")) for one in metrics]
+    verdicts += [
+        Judgement(str(one.get("name")), one.get("success"))
+        for one in metrics
+        if one.get("name") != "success"
+    ]
     return Draft(
         task_id=task,
         agent=str(reading.options.get("agent") or "unknown"),

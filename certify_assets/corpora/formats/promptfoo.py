@@ -85,7 +85,8 @@ def _draft(record: Record, origin: Origin, reading: Reading) -> Draft:
     agent = text_of(provider.get("label")) or text_of(provider.get("id"))
     output = value_text(inside(record, "response", "output"))
     judgements = _judgements(record)
-    verdicts = (Judgement("success", record.get("success")), *judgements)
+    verdicts = [Judgement("success", record.get("success"))]
+    verdicts += [one for one in judgements if one.name != "success"]
     return Draft(
         task_id=_task(record),
         agent=str(reading.options.get("agent") or agent or "unknown"),
