@@ -9,7 +9,7 @@ from typing_extensions import TypedDict  # pydantic reads those of `typing` from
 
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.inputs import Inputs
-from certify_assets.certificates.procedures import Promise
+from certify_assets.certificates.procedures import EVERY_PROCEDURE, Promise
 from certify_assets.documents import (
     CLOSED,
     Count,
@@ -24,6 +24,9 @@ from certify_assets.documents import (
 from certify_assets.errors import ForgedCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.words import WORDS
+
+#: one of ours: statements say it
+ProcedureName = Annotated[str, Field(pattern=f"^({'|'.join(EVERY_PROCEDURE)})$")]
 
 
 @with_config(CLOSED)
@@ -95,7 +98,7 @@ class Certificate(Document):
     REFUSAL = ForgedCertificateError
 
     promise: Promise
-    procedure: str
+    procedure: ProcedureName
     side: Annotated[str, Field(pattern=f"^({'|'.join(SIDES)})$")]
     alpha: OpenShare
     delta: OpenShare
@@ -128,7 +131,7 @@ class Certificate(Document):
     software: Software
     seed: Count
     ledger: LedgerHead | None = None
-    after: str | None = None
+    after: ProcedureName | None = None
 
     def model_post_init(self, _: Any) -> None:
         """Refuse figures of a threshold without one, and a threshold without its figures."""

@@ -42,6 +42,8 @@ _FEWEST_VALUES = 10
 _REVERSED = 0.99
 #: a standard error over fewer tasks is too uncertain for that
 _FEWEST_REVERSED = 10
+#: from this ratio on, wrong tasks that are larger than others have been seen to break every guard
+_LARGE_RATIO = 5.0
 #: fewest rows in which ids or copies say something
 _FEWEST_ROWS = 20
 #: attempts that ids of one task number, and copies of a task
@@ -85,6 +87,8 @@ SENTENCES = {
     "few_effective_tasks": "The {at.covered_tasks[0]} covered tasks weigh as much as "
     "{at.effective_tasks[0]:.1f} of equal size (Kish). To exclude tasks that are wrong throughout, "
     "{needed} are needed at alpha {settings.alpha:g}.",
+    "unequal_tasks": "The largest covered task has {at.largest[0]} runs, {ratio:.3g} times the "
+    "median of {median:g}. Cap the attempts a task, or declare size_ratio.",
     "guard_floor_blocked": "Coverage {wider.coverage[0]:.3f} passes the bootstrap, not the guard: "
     "its {wider.covered_tasks[0]} tasks, which weigh as much as {wider.effective_tasks[0]:.1f} of "
     "equal size, are too few.",
@@ -321,6 +325,12 @@ def _of_the_certificate(case: _Case) -> _Found:
     needed = n_min(settings.alpha, settings.delta)
     if counts.effective_tasks[place] < needed:
         yield "few_effective_tasks", {"needed": needed}
+    covered, pseudo = counts.covered[place], case.evaluation.test.pseudo
+    median = float(np.median(covered[covered > 0]))
+    ratio = int(covered.max()) / median
+    supposed = settings.size_ratio if pseudo is None else float(pseudo.ratios[place])
+    if ratio >= _LARGE_RATIO and ratio > supposed:
+        yield "unequal_tasks", {"ratio": ratio, "median": median}
 
 
 def _of_the_guard(case: _Case) -> _Found:

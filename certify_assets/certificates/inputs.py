@@ -55,7 +55,8 @@ class PoolInputs(TypedDict):
 
     sha256: Sha256
     rows: Count
-    origin: str  # who chose its tasks
+    # who chose its tasks: whoever gave them, or the rule of the platform
+    origin: Annotated[str, Field(pattern="^(given|every_task)$")]
 
 
 @with_config(CLOSED)

@@ -97,6 +97,11 @@ def test_the_exact_risk_is_at_most_delta_for_every_number_of_errors(
         assert all(later <= earlier + 1e-12 for earlier, later in pairwise(risks))
 
 
+def test_a_table_of_a_huge_set_ends_and_keeps_its_risk() -> None:
+    table = set_table(100_000, 0.1, DELTA)
+    assert table.needed[-1] <= 1600 and 0.03 < table.risk <= DELTA
+
+
 def test_golden_value_and_line_of_giving_up() -> None:
     table = set_table(200, 0.1, DELTA)
     means = 0.1 * np.array([0.1, 0.3, 0.6, 1, 2, 4])

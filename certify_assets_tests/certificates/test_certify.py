@@ -270,3 +270,19 @@ def test_few_draws_never_certify() -> None:
     for found in (drawn(draws=needed), drawn()):
         assert found.certified
         assert found.tail >= 0.999 / (found.settings["draws"] + 1)
+
+
+def test_one_task_that_holds_nearly_everything_is_refused_and_named() -> None:
+    # a task of nearly all rows, and a hundred of five with five errors in a hundred
+    rng = np.random.default_rng(3)
+    owner = np.concatenate([np.zeros(5_000, int), 1 + np.repeat(np.arange(101), 5)])
+    outcomes = np.where(owner == 0, 0, rng.random(owner.size) < 0.05).astype(int)
+    table = rng.normal(size=owner.size), outcomes, owner
+    found = certify(*table, procedure="guarded_taskboot")
+    assert not found.certified
+    assert {"guard_floor_blocked", "nothing_passes"} <= set(codes(found))
+    plain = certify(*table, procedure="taskboot")
+    assert plain.certified and plain.effective_tasks < 1.3
+    words = {item["code"]: item["message"] for item in plain.findings}
+    assert "29 are needed" in words["few_effective_tasks"]
+    assert "times the median of" in words["unequal_tasks"]

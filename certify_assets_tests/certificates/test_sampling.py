@@ -59,6 +59,13 @@ def test_runs_of_tasks_up_to_the_cap_count_alike(most: int) -> None:
         assert often[task] / 4_000 == pytest.approx(min(size, most) / most, abs=0.03)
 
 
+def test_the_kept_task_and_its_run_are_drawn_without_regard_to_its_size() -> None:
+    often = Counter(drawn(count=1, seed=seed)[0] for seed in range(4_000))
+    for row, task in enumerate(TASKS):
+        # the standard error of a share of 4,000 is at most .007
+        assert often[row] / 4_000 == pytest.approx(1 / (4 * SIZES[task]), abs=0.025)
+
+
 @pytest.mark.parametrize(
     ("asked", "words"),
     [

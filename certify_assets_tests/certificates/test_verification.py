@@ -178,6 +178,26 @@ def test_what_is_carried_is_typed_and_in_the_digest(certificate: Certificate, da
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        {"threshold": None},
+        {"certified": False},
+        {"threshold": math.inf},
+        {"coverage": 1.5},
+        {"side": "both"},
+        {"procedure": "other"},
+        {"after": "Approved: every promise"},
+    ],
+    ids=str,
+)
+def test_nonsense_is_refused_whatever_its_digest(
+    certificate: Certificate, change: dict[str, Any]
+) -> None:
+    with pytest.raises(ForgedCertificateError):
+        Certificate.parse({**certificate.to_dict(), **change})
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ('{"alpha": 0.1, "alpha": 0.2}', "'alpha' twice"),
