@@ -21,6 +21,7 @@ from certify_assets import certificates as core
 from certify_assets.certificates import Certificate, CertificateSet, Sides
 from certify_assets.certificates.certifier import parted
 from certify_assets.certificates.ladder import issue
+from certify_assets.certificates.procedures import find_procedure
 from certify_assets.errors import InputError
 from certify_assets.tables.settings import (
     COLUMNS,
@@ -297,9 +298,10 @@ def certify(
         raise InputError(
             "There are scores without outcomes or tasks. Give all three, or a table that has them."
         )
-    elif unread := [*words, *["columns"] * bool(columns), *["score_scale"] * bool(score_scale)]:
-        raise InputError(f"{unread[0]} is for a table, and arrays were given. Leave it out.")
     else:
+        of_tables = {**words, "columns": columns, "score_scale": score_scale}
+        if unread := [name for name, value in of_tables.items() if value is not None]:
+            raise InputError(f"{unread[0]} is for a table, and arrays were given. Leave it out.")
         given = {"scores": _higher(scores, reading), "outcomes": outcomes, "tasks": tasks}
         given["provenance"] = reading.provenance({}, "")
     if not isinstance(about.get("sample"), Mapping | None):
@@ -309,6 +311,9 @@ def certify(
         )
     about["provenance"] = {**given["provenance"], **(about.get("provenance") or {})}
     certifier = core.Certifier.of(**{**given, **about})
+    if asked.get("procedure") is not None:
+        # several side by side are a table of the command
+        find_procedure(asked["procedure"])
     found = issue(certifier, asked, side=side, promise=promise, joint=joint)
     columns_given = {name: given[name] for name in ("scores", "outcomes", "tasks")}
     evidence = _Evidence(**columns_given, reading=reading, pool=about.get("pool"), read_as=read_as)
@@ -328,6 +333,8 @@ def _refuse_other_order(*columns: Any) -> None:
 
 
 def _is_frame(value: object) -> bool:
+    if hasattr(value, "collect"):
+        raise InputError("The table is lazy, and its rows are needed. Give table.collect().")
     # a column of a frame speaks Arrow as well, and has no columns
     return hasattr(value, "columns") and hasattr(value, "__getitem__")
 

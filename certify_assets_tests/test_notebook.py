@@ -157,9 +157,12 @@ def test_tables_that_cannot_be_meant_are_refused(runs: pd.DataFrame) -> None:
         ((runs["score"], runs["outcome"].iloc[::-1], runs["task_id"]), "different indexes"),
         ((runs, runs["outcome"], runs["task_id"]), "Give the table alone"),
         ((runs["score"],), "scores without outcomes or tasks"),
+        ((frames(runs)["polars"].lazy(),), r"Give table\.collect\(\)"),
     ):
         with pytest.raises(InputError, match=words):
             certify(*table)
+    with pytest.raises(InputError, match="procedure 'all' is not available"):
+        certify(runs, procedure="all")
 
 
 def test_a_file_is_read_by_its_path_and_unknown_words_are_named(

@@ -311,9 +311,10 @@ def _steps(
     best, given = found.best, [as_given(path) for path in paths]
     called = {**COLUMNS, **reading.columns}
     if best is None:
-        if len(found.found["truths"]) > 1:
-            yield given_command("--truth", found.found["truths"][0])
-        elif not found.found["judges"] and found.title != "score table":
+        if found.found["judges"]:
+            if len(found.found["truths"]) > 1:
+                yield given_command("--truth", found.found["truths"][0])
+        elif found.title != "score table":
             yield shlex.join(["certify", "corpus", "import", *given, "--name", "NAME"])
             yield "certify run NAME"
         return
