@@ -15,6 +15,7 @@ import pytest
 
 from certify_assets import Certificate, InputError, certify
 from certify_assets import certificates as core
+from certify_assets.certificates.ladder import issue
 from certify_assets.certificates.procedures import PROMISES
 from certify_assets.cli.main import main
 from certify_assets_tests.paths import REPOSITORY
@@ -181,7 +182,7 @@ def test_a_file_is_read_by_its_path_and_unknown_words_are_named(
 def test_both_sides_are_a_pair_with_the_document_of_the_command(runs: pd.DataFrame) -> None:
     pair = certify(runs, alpha=0.2, joint=True)
     columns = (runs["score"], runs["outcome"], runs["task_id"])
-    expected = core.certify_sides(*columns, alpha=0.2, joint=True)
+    expected = issue(core.Certifier.of(*columns), {"alpha": 0.2}, joint=True)
     document = expected.to_dict()
     assert pair.to_dict() == document
     assert [pair.reject.side, pair.release.side] == ["reject", "release"]

@@ -11,12 +11,7 @@ from certify_assets.certificates.audit import (
     threshold_curve,
 )
 from certify_assets.certificates.certificate import Certificate
-from certify_assets.certificates.certifier import (
-    Certifier,
-    certify,
-    certify_sides,
-    procedure_settings,
-)
+from certify_assets.certificates.certifier import Certifier, certify, procedure_settings
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.diagnosis import Diagnosis, diagnose
 from certify_assets.certificates.evaluation import Evaluation, evaluate
@@ -45,7 +40,6 @@ __all__ = [
     "ThresholdCurve",
     "audit_certificate",
     "certify",
-    "certify_sides",
     "confidence_words",
     "decide",
     "diagnose",

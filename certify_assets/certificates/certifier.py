@@ -24,7 +24,6 @@ from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.one_run import CAP, fewest_rows, stop_limit, unlabelled_before_stop
 from certify_assets.certificates.procedures import (
     AVERAGE,
-    DEFAULT,
     PROVED,
     RARE,
     confidence_words,
@@ -231,38 +230,6 @@ def certify(
     about, settings = parted(keywords)
     asked = Settings(**settings)
     return Certifier.of(scores, outcomes, tasks, **about).issue(asked)
-
-
-def certify_sides(
-    scores: ArrayLike,
-    outcomes: ArrayLike,
-    tasks: Names,
-    *,
-    sides: Sequence[str] = SIDES,
-    procedures: Sequence[str] = (DEFAULT,),
-    joint: bool = False,
-    **keywords: Any,
-) -> CertificateSet:
-    """Certify several sides of one table, by one procedure or several.
-
-    Parameters
-    ----------
-    scores, outcomes, tasks
-    sides, procedures : sequence of str
-    joint : bool
-        See :meth:`Certifier.issue_set`.
-    **keywords
-        As for :func:`certify`; a procedure of several takes what it reads.
-
-    Returns
-    -------
-    CertificateSet
-        Procedures in the order given, of each the sides in theirs.
-    """
-    about, settings = parted(keywords, more=["joint"])
-    every = procedure_settings(procedures, settings)
-    certifier = Certifier.of(scores, outcomes, tasks, **about)
-    return certifier.issue_set(every, sides=sides, joint=joint)
 
 
 def parted(

@@ -11,8 +11,9 @@ import jsonschema
 import numpy as np
 import pytest
 
-from certify_assets.certificates import EVERY_PROCEDURE, Certificate, CertificateSet, certify_sides
+from certify_assets.certificates import EVERY_PROCEDURE, Certificate, CertificateSet, Certifier
 from certify_assets.certificates.certificate import LedgerHead
+from certify_assets.certificates.ladder import issue
 from certify_assets.certificates.schema import document_schema
 from certify_assets.errors import ForgedCertificateError
 from certify_assets_tests.populations import paper_process
@@ -31,14 +32,13 @@ def found() -> CertificateSet:
     rng = np.random.default_rng(0)
     data, pilot, pool = (paper_process(60, 0.5, rng) for _ in range(3))
     agents = [f"agent-{row % 4}" for row in range(len(data[0]))]
-    return certify_sides(
+    certifier = Certifier.of(
         *data,
-        procedures=EVERY_PROCEDURE,
-        alpha=0.2,
         pilot=(pilot[0], pilot[1], np.asarray(pilot[2]) + 1_000),
         pool=(pool[0], np.asarray(pool[2]) + 2_000),
         agents=agents,
     )
+    return issue(certifier, {"procedure": "all", "alpha": 0.2})
 
 
 def test_certificates_of_every_procedure_are_of_the_schema(

@@ -7,16 +7,18 @@ import pytest
 
 from certify_assets.certificates import (
     Certificate,
+    Certifier,
     Settings,
     Sides,
     certify,
-    certify_sides,
     decide,
     evaluate,
     observe,
     verify,
 )
 from certify_assets.certificates.counts import SIDES
+from certify_assets.certificates.ladder import issue
+from certify_assets.certificates.procedures import DEFAULT
 from certify_assets.errors import InputError
 from certify_assets.research.populations import Sample
 from certify_assets_tests.populations import paper_process
@@ -31,8 +33,8 @@ def sample(tasks: int) -> Sample:
 def test_the_shares_are_those_of_the_decided_rows() -> None:
     data = sample(tasks=80)
     for alpha, guard in ((0.4, "none"), (0.2, "floor"), (0.05, "none")):
-        found = certify_sides(*data, alpha=alpha, guard=guard).sides
-        assert found is not None
+        asked = {"alpha": alpha, "guard": guard, "procedure": DEFAULT}
+        found = issue(Certifier.of(*data), asked).sides
         counts = decide(found.certificates, data.scores).counts
         rows = np.size(data.scores)
         assert found.shares == pytest.approx({name: n / rows for name, n in counts.items()})
@@ -59,7 +61,7 @@ def test_of_each_side_the_strictest_budget_that_certifies_is_taken() -> None:
 
 def test_both_sides_together_have_half_of_delta_each() -> None:
     data = sample(tasks=80)
-    found = certify_sides(*data, alpha=0.2, delta=DELTA, joint=True)
+    found = issue(Certifier.of(*data), {"alpha": 0.2, "delta": DELTA}, joint=True)
     assert [item.delta for item in found.certificates] == [DELTA / 2] * 2
     assert "together with 95 % confidence" in str(found.statement)
     assert verify(found, *data) is None
