@@ -153,6 +153,10 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         code = _run(arguments)
         sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        # a command without words: its help, with its lines
+        error.show()
+        code = 2
     except click.ClickException as error:
         code = _complain(error.format_message(), 2)
     except CertifyError as error:

@@ -15,7 +15,7 @@ import click
 
 from certify_assets.errors import InputError
 from certify_assets.files import write_atomic
-from certify_assets.words import percent
+from certify_assets.words import number_of, percent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,6 +29,7 @@ NOTHING: Final = 3
 FIGURES: Final = ("figure", "value")
 _JSON: Final = "certify_assets.json"
 _FIRST: Final = 3
+_QUOTED: Final = re.compile("'[^']*'")
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 #: figures that are shares, which people read in percent
 _SHARES: Final = frozenset(
@@ -194,6 +195,21 @@ def show_line(text: str) -> None:
     console().print(text, markup=False)
 
 
+def read_alike(sentences: Iterable[str]) -> list[str]:
+    """Return the first sentences on how files were read, of each kind, and how many more are."""
+    kinds: dict[str, list[str]] = {}
+    for sentence in sentences:
+        _, _, how = sentence.partition(" read as: ")
+        kinds.setdefault(_QUOTED.sub("", how) or sentence, []).append(sentence)
+    lines = []
+    for like in kinds.values():
+        lines += like[:_FIRST]
+        if len(like) > _FIRST:
+            more = number_of(len(like) - _FIRST, "more file")
+            lines.append(f"… and {more}, read alike")
+    return lines
+
+
 def complain(sentence: str) -> None:
     """Print what went wrong on stderr, as one line."""
     sys.stderr.write(f"certify: {printable(' '.join(sentence.split()))}\n")
@@ -204,11 +220,16 @@ _NAME = 24
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table, or one a row where the terminal is narrow; cells are never markup."""
+    """Print a table; turned, or one a row, where the terminal is narrow. Cells are never markup."""
     from rich.table import Table
     from rich.text import Text
 
-    if len(columns) > 2 and _narrowest(columns, rows) > console().width:
+    fits = _narrowest(columns, rows) <= console().width
+    if len(columns) > 2 and not fits:
+        head, *turned = zip(columns, *rows, strict=True)
+        if len(rows) > 1 and _narrowest(head, turned) <= console().width:
+            show_table(title, head, turned)
+            return
         for row in rows:
             cells = [list(pair) for pair in zip(columns[1:], row[1:], strict=True)]
             show_table(f"{title}: {row[0]}", FIGURES, cells)
@@ -218,11 +239,12 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
         # a name that is cut is a name that cannot be typed: folded where it must be, and in the
         # first column only beyond a fair width
         longest = max((len(row[0]) for row in rows), default=0) if place == 0 else 0
+        word = _longest_word([column, *(row[place] for row in rows)]) if fits else 0
         table.add_column(
             Text(printable(column)),
             overflow="fold",
             no_wrap=0 < longest <= _NAME,
-            min_width=min(longest, _NAME) or None,
+            min_width=min(max(longest, word), _NAME) or None,
         )
     for row in rows:
         table.add_row(*[Text(printable(cell)) for cell in row])
@@ -231,11 +253,12 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
 
 def _narrowest(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
     """Return the width below which a table has to break words."""
-    words = [
-        max(len(word) for cell in column for word in (*cell.split(), ""))
-        for column in zip(columns, *rows, strict=True)
-    ]
+    words = map(_longest_word, zip(columns, *rows, strict=True))
     return sum(min(width, _NAME) for width in words) + 3 * len(columns) + 1
+
+
+def _longest_word(cells: Iterable[str]) -> int:
+    return max(len(word) for cell in cells for word in (*cell.split(), ""))
 
 
 def figures(

@@ -27,6 +27,13 @@ def test_what_is_mistyped_is_suggested(call: Call, line: str, suggestion: str) -
     assert "Did you mean" not in call("zzzzzz").err
 
 
+@pytest.mark.parametrize("line", ["", "corpus"])
+def test_a_command_without_words_prints_its_help(call: Call, line: str) -> None:
+    answer = call(line)
+    assert answer.code == 2 and answer.err.startswith("Usage: certify")
+    assert "\nOptions:\n" in answer.err
+
+
 def test_commands_have_few_options() -> None:
     counts: list[int] = []
 

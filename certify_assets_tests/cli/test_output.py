@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,17 @@ def test_everything_that_prints_is_harmless(capsys: pytest.CaptureFixture[str]) 
     captured = capsys.readouterr()
     assert _is_harmless(captured.out) and _is_harmless(captured.err)
     assert json.loads(captured.out[captured.out.index("{") :]) == {HOSTILE: HOSTILE}
+
+
+def test_a_table_too_wide_for_the_terminal_is_turned(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    columns = ["judge", *(f"certified at_{number}" for number in range(9))]
+    show_table("Judges", columns, [["lexical", *"123456789"], ["combined", *"abcdefghi"]])
+    out = capsys.readouterr().out
+    assert out.count("Judges") == 1
+    assert re.search("certified at_8 +│ 9 +│ i", out)
 
 
 @pytest.mark.slow
