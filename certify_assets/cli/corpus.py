@@ -16,6 +16,7 @@ from certify_assets.cli.output import (
     answer,
     answers,
     figures,
+    read_alike,
     say,
     section_blocks,
     table,
@@ -135,7 +136,7 @@ def import_(
         "read_as": list(summary.read_as),
         "examples": summary.examples,
     }
-    for sentence in summary.read_as:
+    for sentence in read_alike(summary.read_as):
         say(sentence)
     # what is not there needs no row
     printed = {key: value for key, value in about.items() if value or key not in _COUNTED}
@@ -251,8 +252,9 @@ def list_(store: Store) -> None:
         {**asdict(load_config(store, name)), **_listed(Corpus(store, name))}
         for name in registered_corpora(store)
     ]
-    keys = ("name", "domain", "trajectories", "tasks", "versions", "format", "seed", "paths")
-    answer({"corpora": configs}, table("Corpora", configs, keys))
+    # narrow, so that a long name stays whole
+    shown = [{**config, "runs": config["trajectories"]} for config in configs]
+    answer({"corpora": configs}, table("Corpora", shown, ("name", "runs", "tasks", "versions")))
 
 
 def _listed(corpus: Corpus) -> dict[str, int | str | None]:

@@ -15,6 +15,7 @@ from certify_assets.cli.output import (
     answer,
     answers,
     figures,
+    read_alike,
     refuse_overwrite,
     say,
     wants_json,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from certify_assets.operations.batches import BatchRecord
     from certify_assets.operations.receiving import Received
 
-_SHOWN = 3
 _COUNTS = ("batch", "runs", "new", "changed", "known", "files")
 
 
@@ -199,11 +199,9 @@ def _read(received: Received) -> list[str]:
         f"{received.runs:,} runs read; {received.new:,} new, {received.changed:,} changed, "
         f"{received.known:,} received before; left out: {dropped or 'nothing'}."
     )
-    more = len(received.read_as) - _SHOWN
     return [
         *([counted] if received.files else []),
-        *received.read_as[:_SHOWN],
-        *([f"… and {more} more files, read alike"] if more > 0 else []),
+        *read_alike(received.read_as),
         *received.sentences,
     ]
 

@@ -15,6 +15,7 @@ from certify_assets.cli.output import (
     complain,
     figure,
     figures,
+    read_alike,
     refuse_overwrite,
     say,
     table,
@@ -182,7 +183,7 @@ def _new_runs(
     with gather_corpus(paths, format=format_name, name=name, options=unlabelled) as (runs, found):
         frame = to_frame(runs.trajectories())
     say(f"{len(frame)} runs read as {found.format}; left out: {figure('dropped', found.dropped)}.")
-    for sentence in found.read_as:
+    for sentence in read_alike(found.read_as):
         say(sentence)
     with progress() as report:
         table, bill = judge.score_runs(frame, report=report)
