@@ -76,7 +76,12 @@ class Finite(click.FloatRange):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Return the number, or fail as an option does."""
-        number = float(super().convert(value, param, ctx))
+        try:
+            number = float(super().convert(value, param, ctx))
+        except click.BadParameter as error:
+            if (self.min, self.max) != (0, 1):
+                raise
+            self.fail(f"{error.message.rstrip('.')}. Write 10 % as 0.1.", param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)
         return number

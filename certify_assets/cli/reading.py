@@ -235,8 +235,15 @@ def _option(kind: str, field: str) -> str:
 
 def labelled(table: ScoreTable) -> ScoreTable:
     """Return the rows of a table that have an outcome; refuse others unless they are to go."""
+    context = click.get_current_context(silent=True)
     with remedies():
-        found = table.labelled()
+        try:
+            found = table.labelled()
+        except TableError as error:
+            if table.outcomes is not None or context is None or "labels" not in context.params:
+                raise
+            other = f"{error.problems[0].removesuffix('.')}, or give labels with --labels FILE."
+            raise TableError([other], error.options) from None
     say_read_as(table.path, found.read_as[len(table.read_as) :])
     return found
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.config import CorpusConfig, Domain
+from certify_assets.corpora.config import CorpusConfig, Domain, load_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.imported import ImportSummary
@@ -68,6 +68,8 @@ def _figures(document: CorpusProfile | LeakChecks) -> JsonObject:
 def gather_report(corpus: Corpus) -> CorpusReport:
     """Gather the report; what is not stored is measured, and not stored."""
     if not corpus.has("import.json"):
+        # of a name that is no corpus, it says so
+        load_config(corpus.store, corpus.name)
         if corpus.name not in EMBEDDED:
             raise InputError(
                 f"{corpus} is registered but its runs were never read; materialize "
