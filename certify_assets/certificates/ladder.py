@@ -7,13 +7,14 @@ most 2δ. Of the promise on average only its cap can be broken.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from certify_assets.certificates.certifier import Certifier, procedure_settings
 from certify_assets.certificates.counts import SIDES
-from certify_assets.certificates.diagnosis import approximate, diagnose_evaluation
+from certify_assets.certificates.diagnosis import Diagnosis, approximate, diagnose_evaluation
 from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.one_run import CAP
 from certify_assets.certificates.procedures import (
@@ -158,23 +159,38 @@ def next_rung(certifier: Certifier, found: CertificateSet, settings: Settings) -
     confident = certified and promise == CONFIDENT
     proved = confident or certifier.sample is not None
     name = PROMISED[PROVED if proved else CONFIDENT]
-    trust = f"{100 * (1 - settings.delta):.4g} % confidence{' with a proof' * proved}"
+    trust = f"{100 * (1 - settings.delta):.4g} % confidence"
+    trust = f"a proof ({trust})" if proved else trust
     # looks are those of one_run alone, and an engine that of a bootstrap
     looks = {} if name == PROMISED[PROVED] else {"looks": 1, "look": 1}
-    needed = []
-    for side in dict.fromkeys(item.side for item in found.certificates):
-        asked = settings.replace(procedure=name, side=side, engine="auto", **looks)
-        table = certifier.table.unknown_as_wrong(side)
-        evaluation = evaluate(table, asked)
-        if confident and evaluation.chosen is not None:
-            # a promise that is chosen by its result does not hold
-            return ""
-        needed.append(diagnose_evaluation(table, evaluation, asked).tasks_needed)
-    least = min((number for number in needed if number), default=None)
+    asked = settings.replace(procedure=name, engine="auto", **looks)
+    made = _diagnoses(certifier, found, asked).values()
+    if confident and any(item.stopped_by is None for item in made):
+        # a promise that is chosen by its result does not hold
+        return ""
+    least = min((item.tasks_needed for item in made if item.tasks_needed), default=None)
     if least is None:
         return ""
     what = "One labelled run of each of about" if proved else "About"
     return (
-        f"{what} {approximate(least)} tasks would give an even chance of {trust}. They need new "
-        "labels, unless looks were named beforehand."
+        f"{what} {approximate(least)} tasks would give an even chance of {trust}. These labels "
+        "must be new, unless looks were named beforehand."
     )
+
+
+def nearest_side(certifier: Certifier, found: CertificateSet, settings: Settings) -> str:
+    """Return the side that the fewest tasks would certify; the first where no number would."""
+    made = _diagnoses(certifier, found, settings)
+    return min(made, key=lambda side: made[side].tasks_needed or math.inf)
+
+
+def _diagnoses(
+    certifier: Certifier, found: CertificateSet, settings: Settings
+) -> dict[str, Diagnosis]:
+    """Diagnose the sides of certificates under other settings."""
+    made = {}
+    for side in dict.fromkeys(item.side for item in found.certificates):
+        asked = settings.replace(side=side)
+        table = certifier.table.unknown_as_wrong(side)
+        made[side] = diagnose_evaluation(table, evaluate(table, asked), asked)
+    return made

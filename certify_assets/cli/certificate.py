@@ -20,7 +20,7 @@ from certify_assets.certificates import (
     settings_of,
 )
 from certify_assets.certificates.certificate_files import read_certificate_file
-from certify_assets.certificates.ladder import issue, next_rung
+from certify_assets.certificates.ladder import issue, nearest_side, next_rung
 from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISES
 from certify_assets.certificates.sides import budget_words
 from certify_assets.cli.gate import gated, min_coverage_option, report, too_little
@@ -207,6 +207,9 @@ def certificate(
         more += filter(None, [next_rung(certifier, found, settings_of(lead))])
     wrote = "" if out is None else f"wrote {out}; "
     if not found.certified:
+        # a plan is of one side, by default of auto-fail
+        if side == "both" and nearest_side(certifier, found, settings_of(lead)) == "release":
+            side = "release"
         asked |= {"side": side, "procedure": lead.procedure}
         named = ["--judge", judge] if judge else []
         named += ["--truth", truth] if truth and labels is None else []
@@ -220,7 +223,7 @@ def certificate(
         step = shlex.join(["certify", "decide", str(out), "NEW_SCORES", *choice])
     answer(
         document,
-        *_summary(found, more),
+        *_summary(found, more, out),
         f"{wrote}next: {step}" if step else wrote or None,
         code=0 if found.certified and not little else NOTHING,
     )
@@ -272,7 +275,7 @@ def _refuse(
         raise click.UsageError(f"joint is {joint!r}; write joint=true or joint=false.")
 
 
-def _summary(found: CertificateSet, more: Sequence[str]) -> list[Any]:
+def _summary(found: CertificateSet, more: Sequence[str], out: Path | None) -> list[Any]:
     """Return what people read of certificates of one table: at most seven lines.
 
     The lines of `more` take the place of findings.
@@ -285,7 +288,8 @@ def _summary(found: CertificateSet, more: Sequence[str]) -> list[Any]:
         codes = ", ".join(dict.fromkeys(hidden[:_NAMED_FINDINGS]))
         codes += ", …" * (len(hidden) > _NAMED_FINDINGS)
         plural = "s" * (len(hidden) > 1)
-        more = [f"{len(hidden)} more finding{plural} ({codes}): certify show FILE", *more]
+        seen = shlex.join(["certify", "show", "FILE" if out is None else str(out)])
+        more = [f"{len(hidden)} more finding{plural} ({codes}): {seen}", *more]
     # where nothing is certified, the first line says it
     promise = [found.promise] if found.certified else []
     return [*_decided(found), *promise, *list(findings)[:shown], *more]
