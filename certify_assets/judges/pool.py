@@ -99,10 +99,10 @@ class StoredPool(Document):
         tasks, runs = sum(len(part.scores) for part in taken), sum(part.runs for part in taken)
         said = "; ".join(part.words for part in self.parts if part.words)
         if not tasks:
-            return f"The size ratio is of the certified runs alone: {said or 'no other task'}."
+            return f"The size ratio is measured on the certified runs alone: {said or 'no other task'}."
         return (
-            f"The size ratio is of the certified runs and of {runs} others of {tasks} tasks, whose "
-            f"outcomes are not read: {said}."
+            f"The size ratio is measured on the certified runs and on {runs} runs of {tasks} other "
+            f"tasks, whose outcomes are not read: {said}."
         )
 
     @property

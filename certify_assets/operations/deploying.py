@@ -323,7 +323,8 @@ def _findings(
     if len(chosen) > 1:
         total = sum(item.delta for item in chosen)
         found["two_sides"] = (
-            f"Each side holds with its own δ; both together hold with confidence 1−{total:g}."
+            "Each side holds with its own δ; both together hold with "
+            f"{100 * (1 - total):.4g} % confidence."
         )
     return [*changed, *({"code": code, "message": said} for code, said in found.items())]
 

@@ -387,7 +387,7 @@ def _audits(source: PageSource) -> Iterator[Section]:
     yield Section(
         "Audit on TEST",
         "audit",
-        f"{len(rows)} read once on held-out tasks",
+        f"{counted(len(rows), 'claim')}, read once on held-out tasks",
         texts=[
             "Each certified threshold, read once on tasks that had no part in choosing it. This "
             "evidence does not rest on the bootstrap."

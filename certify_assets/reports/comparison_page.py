@@ -48,7 +48,13 @@ def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[PageTable]
         ],
     }
     return [
-        PageTable(title, tuple(lines[0]), [tuple(line.values()) for line in lines], name=name)
+        PageTable(
+            title,
+            tuple(lines[0]),
+            [tuple(line.values()) for line in lines],
+            name=name,
+            look="cards",
+        )
         for (name, title), lines in tables.items()
         if lines
     ]
@@ -207,8 +213,9 @@ def _best_rows(document: Mapping[str, Any]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for row in document["best"]:
         after = row["next"]
-        second = f"{after['judge']}, {compact(after['value'])}" if after else ""
-        rows.append((row["what"], row["judge"] or "none", compact(row["value"]), second))
+        write = percent if "coverage" in row["what"] else compact
+        second = f"{after['judge']}, {write(after['value'])}" if after else DASH
+        rows.append((row["what"], row["judge"] or "none", write(row["value"]), second))
     return rows
 
 

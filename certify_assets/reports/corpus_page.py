@@ -43,7 +43,6 @@ def _profile(report: CorpusReport) -> Section:
         "Profile",
         "profile",
         facts=[
-            ("domain", str(report.domain)),
             ("labelled runs", count(profile.trajectories)),
             ("without a label", count(profile.unlabelled)),
             ("tasks", count(profile.tasks)),
@@ -78,15 +77,17 @@ def _splits(report: CorpusReport) -> Section:
         if (part := splits.get(name)) is not None
     ]
     gist = f"seed {manifest.seed}, profile {manifest.profile}" if manifest else ""
-    return Section("Splits", "splits", gist, tables=[PageTable("Splits", columns, rows)])
+    return Section(
+        "Splits", "splits", gist, tables=[PageTable("Splits", columns, rows, look="cards")]
+    )
 
 
 def _flips(report: CorpusReport) -> Section:
     flips = report.profile.flips
-    facts = [
-        (f"pairs of task and agent that flip, of {count(flips.cells)}", measured(flips.cell_rate)),
-        (f"tasks that flip, of {count(flips.tasks)}", measured(flips.task_rate)),
-    ]
+    facts = [(f"tasks that flip, of {count(flips.tasks)}", measured(flips.task_rate))]
+    if flips.cells:
+        pairs = f"pairs of task and agent that flip, of {count(flips.cells)}"
+        facts.append((pairs, measured(flips.cell_rate)))
     note = (
         "A task, or a pair of task and agent, flips when its labelled attempts do not all end "
         "alike. That is no label error: a judge that reads the run can tell which attempt "
@@ -110,7 +111,7 @@ def _agents(report: CorpusReport) -> Section:
         "Outcomes by task and attempt",
         "map",
         "every run, and each agent",
-        tables=[PageTable("Agents", columns, rows)],
+        tables=[PageTable("Agents", columns, rows, look="cards")],
     )
 
 
@@ -131,7 +132,7 @@ def _rest(report: CorpusReport) -> Iterator[Section]:
     tables = [control_table(controls)]
     if phrases:
         columns = ("phrase", "runs", "of these succeed", "of others", "example", "text")
-        tables.append(PageTable("Verdict phrases", columns, phrases))
+        tables.append(PageTable("Verdict phrases", columns, phrases, look="cards"))
     accepted = f"Accepted, and on every certificate: {controls.accepted}"
     yield Section(
         "What predicts the outcome without reading the run",
@@ -148,7 +149,7 @@ def _rest(report: CorpusReport) -> Iterator[Section]:
         ),
         ("runs whose text has both outcomes", count(profile.flips.contradicted)),
     ]
-    table = PageTable("Labels", ("figure", "value"), labels)
+    table = PageTable("Labels", ("figure", "value"), labels, look="cards")
     yield Section("Labels", "labels", "where outcomes come from", tables=[table])
     facts = [
         ("runs that read like an earlier one", count(profile.duplicates)),
@@ -167,8 +168,8 @@ def _rest(report: CorpusReport) -> Iterator[Section]:
     ]
     counts = [(note, count(number)) for note, number in imported.notes.items()]
     tables = [
-        PageTable("Left out", ("reason", "records", "the first"), dropped),
-        PageTable("Notes", ("note", "count"), counts),
+        PageTable("Left out", ("reason", "records", "the first"), dropped, look="cards"),
+        PageTable("Notes", ("note", "count"), counts, look="cards"),
     ]
     gist = counted(sum(profile.dropped.values()), "record")
     if shown := [table for table in tables if table.rows]:
@@ -195,6 +196,7 @@ def control_table(controls: LeakChecks) -> PageTable:
         "AUROC of each control, for length, steps and phrases in the better direction; TEST is "
         "left out. A control that is over its threshold blocks the corpus until a reason accepts "
         "it.",
+        look="cards",
     )
 
 
