@@ -353,12 +353,16 @@ def remedies() -> Iterator[None]:
         yield
     except TableError as problems:
         context = click.get_current_context(silent=True)
-        if context is None or not problems.options:
+        if context is None:
             raise
-        # an option of its own names them
-        own = {"score": context.params.get("judge"), "outcome": context.params.get("truth")}
-        if any(own.get(name) for name in problems.options):
-            raise
+        said, of_own = str(problems), False
+        for field, option in (("score", "judge"), ("outcome", "truth")):
+            # a column that an option of its own names
+            if context.params.get(option):
+                said = said.replace(f"--columns {field}=NAME", f"--{option} NAME")
+                of_own |= field in problems.options
+        if of_own or not problems.options:
+            raise InputError(said) from None
         columns = {name: text for name, text in problems.options.items() if name in COLUMNS}
         words = ["certify", *context.meta.get(GIVEN, ())]
         if "--columns" in words:
@@ -368,7 +372,7 @@ def remedies() -> Iterator[None]:
         words += ["--columns", named] if named else []
         for name, text in problems.options.items():
             words += [] if name in columns else ["--set", f"{name}={text}"]
-        raise InputError(f"{problems}\n  {problems.lead}: {shlex.join(words)}") from None
+        raise InputError(f"{said}\n  {problems.lead}: {shlex.join(words)}") from None
 
 
 def reading_words(reading: ReadingOptions) -> list[str]:
