@@ -99,7 +99,8 @@ class StoredPool(Document):
         tasks, runs = sum(len(part.scores) for part in taken), sum(part.runs for part in taken)
         said = "; ".join(part.words for part in self.parts if part.words)
         if not tasks:
-            return f"The size ratio is measured on the certified runs alone: {said or 'no other task'}."
+            why = said or "no other task"
+            return f"The size ratio is measured on the certified runs alone: {why}."
         return (
             f"The size ratio is measured on the certified runs and on {runs} runs of {tasks} other "
             f"tasks, whose outcomes are not read: {said}."
