@@ -70,7 +70,8 @@ _WRITTEN: Final[Rule] = (
 _SCORES: Final[tuple[Rule, ...]] = (
     (
         lambda scores: {None}.intersection(scores),
-        ": {value} is not a number. Give the judge's score, or leave it empty where there is none.",
+        ": {value} is not a number. Write the score in digits, without a % sign, or leave it empty "
+        "where there is none.",
     ),
     (
         lambda scores: {math.inf, -math.inf}.intersection(scores),

@@ -163,10 +163,10 @@ class OutcomeColumn:
             return f"{first} {said}.{aside}", remedy
         else:
             # where the column has both outcomes, it may be a slip of the pen
-            name = "Correct it, or name" if {0, 1} <= {*self._known.values()} else "Name"
+            slip = ", or correct it" if {0, 1} <= {*self._known.values()} else ""
             said = (
-                f"is not an outcome. {name} the successes among {_listed(labels)} with {option} "
-                f"success=VALUE, or the failures with {option} failure=VALUE"
+                f"is not an outcome. Name the successes among {_listed(labels)} with {option} "
+                f"success=VALUE, or the failures with {option} failure=VALUE{slip}"
             )
         return f"{first} {said}.{aside}", {"success": "VALUE", **remedy}
 
