@@ -182,7 +182,8 @@ def promote(
     if not sides:
         raise GateClosedError(
             f"recertification {document.number} of {corpus} certifies nothing at the budgets in "
-            "use, or on average alone, which decides only with deploy_average. The deployment stays."
+            "use, or on average alone, which decides only with deploy_average. The deployment "
+            "stays."
         )
     require_sound(document, sides)
     if now is not None and now.adapter_sha256 == document.adapter_sha256:
