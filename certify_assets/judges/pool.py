@@ -102,8 +102,8 @@ class StoredPool(Document):
             why = said or "no other task"
             return f"The size ratio is measured on the certified runs alone: {why}."
         return (
-            f"The size ratio is measured on the certified runs and on {runs} runs of {tasks} other "
-            f"tasks, whose outcomes are not read: {said}."
+            f"The size ratio is measured on the certified runs and on {runs} other runs of "
+            f"{tasks} tasks, whose outcomes are not read: {said}."
         )
 
     @property

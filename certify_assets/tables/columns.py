@@ -70,7 +70,7 @@ _WRITTEN: Final[Rule] = (
 _SCORES: Final[tuple[Rule, ...]] = (
     (
         lambda scores: {None}.intersection(scores),
-        ": {value} is not a number. Write the score in digits, without a % sign, or leave it empty "
+        ": {value} is not a number. Give the score in digits, without a % sign, or leave it empty "
         "where there is none.",
     ),
     (
