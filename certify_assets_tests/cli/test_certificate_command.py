@@ -366,3 +366,11 @@ def test_pool_and_pilot_are_on_the_scale_of_the_scores(
     read = certified(1, 100, "--set score_scale=probability")
     turned = certified(-1, -1, "--set lower_is_better=true")
     assert read.json["covered_trajectories"] == turned.json["covered_trajectories"] == covered
+
+
+def test_the_plan_that_is_proposed_is_of_the_nearest_side(call: Call, tmp_path: Path) -> None:
+    # one failure among 22 tasks: auto-pass lacks fewer tasks than auto-fail
+    rows = "".join(f"t{number},{number},{int(number > 0)}\n" for number in range(22))
+    (tmp_path / "few.csv").write_text(f"task_id,score,outcome\n{rows}", "utf-8")
+    answer = call(f"certificate {tmp_path}/few.csv --alpha 0.02")
+    assert answer.code == 3 and "--side release" in answer.out.splitlines()[-1]

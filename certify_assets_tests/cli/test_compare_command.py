@@ -37,7 +37,8 @@ def test_page_and_tables_are_written(call: Call, corpora: Store, tmp_path: Path)
 
 
 def test_what_cannot_be_compared_is_a_sentence(call: Call, corpora: Store, tmp_path: Path) -> None:
-    unknown = call("judge compare nope")
-    assert unknown.code == 2 and "no corpus is called 'nope'" in unknown.err
+    for line in ("judge compare nope", "corpus show nope"):
+        unknown = call(line)
+        assert unknown.code == 2 and "no corpus is called 'nope'" in unknown.err
     same = call(f"judge compare one --html {tmp_path}/x --csv {tmp_path}/x")
     assert same.code == 2 and "would be overwritten" in same.err
