@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,11 +128,7 @@ def _said(found: JsonObject, asked: Settings) -> Iterator[str | TextTable]:
             f"labels) the chance is {100 * TARGET:.0f} %."
         )
     if "draws" in found:
-        yield TextTable(
-            "What a draw is expected to give",
-            ("labelled runs a task", "labels read", "decided", "chance", "promise"),
-            [_draw_cells(row) for row in found["draws"]],
-        )
+        yield draws_table(found["draws"])
     error, spread = missed(asked.procedure)
     yield (
         f"In a trial on six corpora such predictions missed the coverage by {error:.2f} "
@@ -142,6 +138,15 @@ def _said(found: JsonObject, asked: Settings) -> Iterator[str | TextTable]:
     yield (
         f"Planned for success rate {found['success_rate']:.3f} and AUROC {found['auroc']:.3f}, at "
         f"α = {asked.alpha:g} on the {asked.side} side by {asked.procedure}."
+    )
+
+
+def draws_table(rows: Sequence[JsonObject], title: str = "") -> TextTable:
+    """Return the table of what draws of one run a task, and of several, are expected to give."""
+    return TextTable(
+        title or "What a draw is expected to give",
+        ("labelled runs a task", "labels read", "decided", "chance", "promise"),
+        [_draw_cells(row) for row in rows],
     )
 
 

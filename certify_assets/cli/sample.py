@@ -11,19 +11,30 @@ import click
 import numpy as np
 
 from certify_assets.certificates.counts import SIDES
+from certify_assets.certificates.label_plans import plan_labels
 from certify_assets.certificates.one_run import fewest_rows
 from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED, PROVED
-from certify_assets.certificates.sampling import ESTIMANDS, TASKS
+from certify_assets.certificates.sampling import ESTIMANDS, RUNS, TASKS
 from certify_assets.certificates.settings import Settings
 from certify_assets.cli.options import (
     COUNT,
     NATURAL,
+    OPEN_SHARE,
     PATH,
+    SHARE,
     as_given,
     scores_argument,
     setting_option,
 )
-from certify_assets.cli.output import answer, answers, refuse_overwrite, say, write_tables
+from certify_assets.cli.output import (
+    TextTable,
+    answer,
+    answers,
+    refuse_overwrite,
+    say,
+    write_tables,
+)
+from certify_assets.cli.plan import draws_table
 from certify_assets.cli.reading import column_options, read_scores, reading_words
 from certify_assets.errors import InputError
 from certify_assets.tables.drawn import (
@@ -70,6 +81,8 @@ from certify_assets.words import number_of
     help="From which ends of the scores to read.",
 )
 @setting_option("alpha")
+@click.option("--success-rate", type=OPEN_SHARE, help="A guess, to plan what draws would decide.")
+@click.option("--auroc", type=SHARE, help="A guess of the judge's AUROC, for the same plan.")
 @click.option("--out", type=PATH, required=True, help="Write the runs to label here.")
 @column_options
 @answers
@@ -78,6 +91,8 @@ def sample(
     out: Path,
     side: str,
     alpha: float | None,
+    success_rate: float | None,
+    auroc: float | None,
     reading: ReadingOptions,
     **asked: Any,
 ) -> None:
@@ -92,8 +107,11 @@ def sample(
     column outcome batch by batch: 0, 1, or unclear. Then give it to `certify certificate SCORES
     --sample FILE`, which names the batch to label next (exit code 3), if one is needed. Side and
     budget order the batches here; the certificate may take others, if they were fixed before
-    anyone looked at the drawn scores. `certify plan SCORES` says what a draw is expected to decide.
+    anyone looked at the drawn scores. With --success-rate and --auroc the answer says what one
+    labelled run of every drawn task is expected to decide, and what two, four and all of them are.
     """
+    if (success_rate is None) != (auroc is None):
+        raise click.UsageError("A plan needs --success-rate and --auroc. Give both or neither.")
     refuse_overwrite({"--out": out}, {"SCORES": scores})
     outcome = {**COLUMNS, **reading.columns}["outcome"]
     if out.is_file() and filled(out, outcome):
@@ -133,7 +151,21 @@ def sample(
     plan += ["--promise", CONFIDENT] if several and draw.estimand == TASKS else []
     words = ["certify", "certificate", as_given(scores), "--sample", str(out)]
     step = shlex.join([*words, *plan, *reading_words(reading)])
-    answer(document, *_said(document, out, settings, several=several), f"next: {step}")
+    said: list[str | TextTable] = [*_said(document, out, settings, several=several)]
+    for name in sides if success_rate is not None else ():
+        planned = plan_labels(
+            table.scores,
+            table.tasks,
+            settings.replace(side=name, procedure=PROMISED[PROVED]),
+            success_rate=success_rate,
+            auroc=auroc,
+            count=document["drawn_tasks"],
+            attempts=1 if draw.estimand == RUNS else None,
+        )
+        document[f"{name}_draws"] = planned["draws"]
+        title = f"What the draw is expected to give on the {name} side"
+        said.append(draws_table(planned["draws"], title))
+    answer(document, *said, f"next: {step}")
 
 
 def _said(

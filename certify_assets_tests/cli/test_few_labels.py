@@ -256,6 +256,18 @@ def test_a_draw_is_not_repeated_until_it_suits(call: Call, tables: Path) -> None
     assert not Path("second.csv").exists()
 
 
+@pytest.mark.parametrize("count", [80, 160])
+def test_a_sample_says_what_it_is_expected_to_decide(call: Call, tables: Path, count: int) -> None:
+    asked = f"sample s.csv --count {count} --side reject --alpha .2 --out draw.csv"
+    found = call(f"{asked} --success-rate .3 --auroc .97 --json").json
+    assert [row["attempts"] for row in found["reject_draws"]] == [1, 2, 4, 6]
+    assert (
+        "expected to give on the reject side" in call(f"{asked} --success-rate .3 --auroc .97").out
+    )
+    refused = call(f"{asked} --auroc .97")
+    assert refused.code == 2 and "Give both or neither" in refused.err
+
+
 def test_a_draw_that_cannot_certify_is_named_before_it_is_labelled(
     call: Call, tables: Path
 ) -> None:
