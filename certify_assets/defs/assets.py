@@ -188,7 +188,7 @@ class AssetStep:
         )
         shown = {name: value for name, value in metrics.items() if value is not None}
         return dg.MaterializeResult(
-            metadata={**params, **shown, **metadata, "ledger": ledger, **links},
+            metadata={**metadata, **params, **shown, "ledger": ledger, **links},
             tags=self._inputs(),
             data_version=dg.DataVersion(version)
             if version

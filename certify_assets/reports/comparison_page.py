@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora import HALF_B
 from certify_assets.judges.specs import SIDES
-from certify_assets.operations.comparison import NOT_SCORED, comparison_key
+from certify_assets.operations.comparison import CONTROLS, NOT_SCORED, comparison_key
 from certify_assets.reports.page import (
     INLINE,
     PageTable,
@@ -214,9 +214,16 @@ def _best_rows(document: Mapping[str, Any]) -> list[tuple[str, ...]]:
     for row in document["best"]:
         after = row["next"]
         write = percent if "coverage" in row["what"] else compact
-        second = f"{after['judge']}, {write(after['value'])}" if after else DASH
-        rows.append((row["what"], row["judge"] or "none", write(row["value"]), second))
+        second = f"{_marked(after['judge'])}, {write(after['value'])}" if after else DASH
+        rows.append((row["what"], _marked(row["judge"]) or "none", write(row["value"]), second))
     return rows
+
+
+def _marked(names: str | None) -> str:
+    """Mark the controls among names of judges: they read no run."""
+    return ", ".join(
+        f"{name} (control)" if name in CONTROLS else name for name in (names or "").split(", ")
+    )
 
 
 def _details(number: int, document: Mapping[str, Any]) -> Section:
