@@ -258,8 +258,10 @@ class Database:
                 f"version reads {SCHEMA}; use the version that made it."
             )
         root = canonical_json({"root": found["root"]})
+        # before the file: who begins a data root writes it before the first event
         begun = connection.execute(sa.select(chains).limit(1)).first() is not None
-        if self._root() != root and (self.folder.exists(ROOT_FILE) or begun):
+        named = self._root()
+        if named != root and (named or begun):
             raise IntegrityError(
                 f"the database is that of another data root than {self.folder.root}, or "
                 f"{ROOT_FILE} is damaged or gone there; restore its own, or correct {VARIABLE}."
