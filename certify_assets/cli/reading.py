@@ -361,8 +361,10 @@ def remedies() -> Iterator[None]:
             if context.params.get(option):
                 said = said.replace(f"--columns {field}=NAME", f"--{option} NAME")
                 of_own |= field in problems.options
-        if of_own or not problems.options:
+        if of_own:
             raise InputError(said) from None
+        if not problems.options:
+            raise
         columns = {name: text for name, text in problems.options.items() if name in COLUMNS}
         words = ["certify", *context.meta.get(GIVEN, ())]
         if "--columns" in words:
