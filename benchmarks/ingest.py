@@ -72,8 +72,8 @@ def _copy(corpus: Corpus, first: str, number: int) -> None:
     plan = deployed.sampling
     of_task = RunsOfTask.of(corpus.config, plan)
     draw = RunDraw.of(deployed.number, plan, of_task, names, corpus=corpus.name)
-    places = np.array([draw.drawn.get(run, "") for run in rows["trajectory_id"]], object)
-    asked = asked_rows(places, rows["decision"].to_numpy(object), np.zeros(len(rows), bool))
+    drawn = np.isin(rows["trajectory_id"].to_numpy(str), draw.drawn)
+    asked = asked_rows(drawn, rows["decision"].to_numpy(object), np.zeros(len(rows), bool))
     of_runs = {
         "identities": put.put_table(_renamed(identities_of(corpus, first), number)),
         "draw": put.put_json(draw.to_dict()),

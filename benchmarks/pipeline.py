@@ -85,7 +85,7 @@ def make_up(folder: Path) -> None:
                 {"role": "assistant", "content": told},
             ]
             runs.append({"task_id": task, "reward": float(won), "info": {}, "traj": messages})
-        (folder / f"agent-{trial}.json").write_text(json.dumps(runs), "utf-8")
+        (folder / f"agent-{trial}-retail.json").write_text(json.dumps(runs), "utf-8")
 
 
 def spent(pid: int) -> float:

@@ -13,13 +13,16 @@ sees. Deliveries, labels and questions go through the commands; what follows fro
 delivery, from labels every fourth week and from the schedule twice a year is what Dagster's
 sensors and schedule request when they are evaluated.
 
-What goes wrong on the way: in the second month, when the agents of CAL still deliver new tasks, the
-harness reports every run's verdict the wrong way round, so that the judge errs; for a month one
-reviewer answers at random (a fifth of the runs are read twice); and one week a stored table of
-decisions is altered. The table
-has, by week, the runs that the corpus certificate and the certificates of batches decided without
-reading, those of them that were wrong, labels, and the largest e-value of the monitor, whose alarm
-is at 1/δ; the summary compares every certified batch with the withheld outcomes. --seeds: so many
+What goes wrong on the way: In the second month the agents of CAL still deliver new tasks, and the
+harness reports every verdict the wrong way round, so that the judge errs. For a month one reviewer
+answers at random; a fifth of the runs are read twice. In one week a stored table of decisions is
+altered.
+
+The table has, by week, the runs that the corpus certificate and the certificates of batches decided
+without reading, how many of those were wrong, the labels, and the largest e-value of the monitor,
+whose alarm is at 1/δ. The summary compares every certified batch with the withheld outcomes.
+
+--seeds: so many
 years, from --seed on, whose figures are averaged with their standard error. --alpha: the
 budget, of the corpus and of batches. --out keeps the table of the last year. --batch-runs: how many
 uncovered runs wait for a draw, at most for four weeks, by default as many as for any corpus; 1
@@ -510,7 +513,7 @@ class Summary:
             batch_error=error(by_batch, "batch"),
             alarms=year.alarms,
             deployments=year.deployed,
-            disputed=label_table(corpus).disputed,
+            disputed=label_table(corpus).figures()["disputed"],
         )
 
 

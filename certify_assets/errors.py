@@ -124,13 +124,3 @@ def require_whole(settings: object, words: str, **least: int) -> None:
                 f"{words.format(name=name)} is {quoted(value)}; give a whole number of at least "
                 f"{smallest}."
             )
-
-
-def require_positive(settings: object, words: str, *names: str) -> None:
-    """Refuse settings that are no numbers above 0; `words` has a {name}."""
-    for name in names:
-        value = getattr(settings, name)
-        if type(value) not in (int, float) or not 0 < value < float("inf"):
-            raise InputError(
-                f"{words.format(name=name)} is {quoted(value)}; give a number above 0."
-            )

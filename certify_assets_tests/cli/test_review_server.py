@@ -252,6 +252,8 @@ def test_a_connection_that_never_ends_is_closed(store: Store, sent: bytes) -> No
         with suppress(ConnectionResetError):
             while idle.recv(65_536):
                 pass
+        # it would time out where the other end still holds the connection
+        assert idle.recv(1) == b""
 
 
 def test_links_are_the_same_after_a_restart(store: Store) -> None:
