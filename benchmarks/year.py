@@ -27,7 +27,7 @@ years, from --seed on, whose figures are averaged with their standard error. --a
 budget, of the corpus and of batches. --out keeps the table of the last year. --batch-runs: how many
 uncovered runs wait for a draw, at most for four weeks, by default as many as for any corpus; 1
 draws from every week's. --quick: four weeks. Seeds of the draws of batches are by chance, so
-figures vary. The lexical judge alone has assets, and commands report to no event log.
+figures vary. The lexical judge alone is trained, and commands report to no event log.
 """
 
 from __future__ import annotations
@@ -207,11 +207,13 @@ class Platform:
         """Evaluate a sensor or schedule as the daemon does, and execute what it requests."""
         from dagster._core.definitions.partitions.context import partition_loading_context
 
-        from certify_assets.definitions import defs
         from certify_assets.defs.execution import execute, failures
         from certify_assets.defs.names import CORPORA
+        from certify_assets.defs.platform import platform_definitions
+        from certify_assets.defs.project import Project
         from certify_assets.defs.resources import DataRoot
 
+        defs = platform_definitions(Project.of(judges=["lexical"]))
         repository = defs.get_repository_def()
         given: dict[str, Any] = {
             "repository_def": repository,
@@ -332,21 +334,15 @@ class Year:
         path = write_runs(folder / "start.jsonl", self.source.start, labels=True)
         call(
             "corpus", "import", path, "--name", NAME, "--format", "table",
-            "--set", "auto_deploy=always", "--set", "rl=false", "--set", f"alphas=[{self.alpha}]",
+            "--set", "judge=lexical", "--set", "auto_deploy=always", "--set", "rl=false",
+            "--set", f"alphas=[{self.alpha}]",
             "--set", "accept_structural_leak=this judge may read the length of a run",
             *given,
         )  # fmt: skip
-        call("run", NAME)
-        call(
-            "ops",
-            "deploy",
-            NAME,
-            "lexical",
-            "--audit-rate",
-            0.25,
-            "--draw-seed",
-            7,
-        )
+        call("run", NAME, "--judge", "lexical")
+        call("ops", "deploy", NAME, "lexical", "--audit-rate", 0.25, "--draw-seed", 7)
+        if not read_deployments(self.platform.corpus()):
+            raise SystemExit("the lexical judge is not deployed: nothing was certified")
 
     def run(self) -> None:
         """Work through all weeks."""

@@ -305,7 +305,8 @@ def _findings(
             CHOSEN,
             choice,
             "Deploy the named one, or accept this with --accept-choice. For later corpora name the "
-            "judge (--judge), or how many are compared (--set judges_compared=N), at the import.",
+            "judge (--set judge=NAME), or how many are compared (--set judges_compared=N), at the "
+            "import.",
         ),
         (
             RELABELLING_ACCEPTED,
