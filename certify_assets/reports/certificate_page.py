@@ -190,7 +190,7 @@ def _banner(source: PageSource, reasons: _Reasons) -> Banner:
     promise = f"{main.validity}; for new tasks like these, of these agents"
     facts += [
         ("kind of promise", "corpus certificate", promise),
-        ("date", source.date or "not given", "" if source.date else "--date sets it"),
+        ("date", source.date or "not given", ""),
     ]
     # both sides of one run are counted as the review that they lead to
     counts = {side: f"{counted(source.counts[side], 'run')} {word}" for side, word in WORDS.items()}
