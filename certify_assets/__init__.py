@@ -1,9 +1,9 @@
 """Certified selective automation of LLM agent evaluation.
 
-``certify(scores, outcomes, tasks)`` or ``certify(table)`` returns a `Certificate` a side: the
-largest share of trajectories that a judge may decide alone while the error rate among them stays
-under a budget α with confidence 1−δ, although many attempts share a task. Everything else (corpora,
-judges, the Dagster assets, the ``certify`` command) feeds that call and reports its results.
+``certify(scores, outcomes, tasks)`` or ``certify(table)`` returns a `Certificate` a side: how many
+trajectories a judge may decide alone, with an error below a budget α at confidence 1−δ. Many
+attempts may share a task. Everything else (corpora, judges, the Dagster assets, the ``certify``
+command) feeds that call and reports its results.
 
 Names are loaded on first use: importing the package costs no numerical library.
 """

@@ -1,7 +1,7 @@
 """Betting: a test of a bounded mean over tasks, at any number of tasks.
 
-A task's payoff is x_g = z_g/z_max ≤ 1, with z_g = (k_g − α·n_g)/m_g over its m_g trajectories, so
-that every task weighs the same, and z_max = 1 − α. Where the error is at least α, E[x] ≥ 0.
+A task's payoff is x_g = z_g/z_max ≤ 1, with z_g = (k_g − α·n_g)/m_g over its m_g trajectories and
+z_max = 1 − α. So every task weighs the same. Where the error is at least α, E[x] ≥ 0.
 E[Π(1 − λ·x_g)] ≤ 1 for any bet λ in [0, 1] that does not depend on the tasks, so a wealth of 1/δ
 certifies. Thresholds, start and bets come from a pilot table of other tasks; thresholds are then
 tested one after the other.

@@ -2,7 +2,7 @@
 
 With α = num/den the integer v_g = den·k_g − num·n_g is positive for a task whose error exceeds α. A
 bootstrap resample of G tasks has selective error above α exactly when the sum of its G draws of v
-is positive, so the limit of infinitely many resamples needs only the histogram of v over tasks.
+is positive. So the limit of infinitely many resamples needs only the histogram of v over tasks.
 
 References
 ----------

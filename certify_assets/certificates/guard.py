@@ -7,11 +7,11 @@ if the true error is α and errors cluster as strongly as the same corpus shows 
 Two more rules refuse thresholds of which so few tasks hold the covered trajectories that resampling
 says nothing: where the heavy tasks happen to be right the bootstrap tail is zero.
 
-* **Even odds.** Let the L largest covered tasks hold a share W_L of the covered trajectories, and
-  suppose that only tasks as large as these are ever wrong, each throughout and with probability
-  α/W_L: the error is α, and all L are right with probability (1 − α/W_L)^L. Where that exceeds one
-  half, a judge that breaks the budget passes more often than not. For L = 1: one task holds more
-  than 2α.
+* **Even odds.** Let the L largest covered tasks hold a share W_L of the covered trajectories.
+  Suppose that only tasks as large as these are ever wrong, each throughout and with probability
+  α/W_L. Then the error is α, and all L are right with probability (1 − α/W_L)^L. Where that exceeds
+  one half, a judge that breaks the budget passes more often than not. For L = 1: one task holds
+  more than 2α.
 * **A resample must be able to leave a task out.** It holds all of G_eff effective tasks with
   probability about (1 − 1/e)^G_eff. Where that exceeds δ, the bootstrap at δ has left no task
   out: fewer than ln δ / ln(1 − 1/e) effective tasks, 6.5 at δ = .05.

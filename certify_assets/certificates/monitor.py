@@ -2,8 +2,8 @@
 once.
 
 With n_g covered trajectories and k_g errors in task g, and s_g its scored trajectories, let
-x_g(c) = (k_g − c·n_g)/s_g in [−c, 1−c]. The error is at most c exactly when E[x_g(c)] ≤ 0, so that
-for every share 0 < u < 1 of the largest bet
+x_g(c) = (k_g − c·n_g)/s_g in [−c, 1−c]. The error is at most c exactly when E[x_g(c)] ≤ 0. So for
+every share 0 < u < 1 of the largest bet
 
     W↑_t(c) = ∏ (1 + (u/c)·x_g(c))
 
@@ -13,8 +13,8 @@ is a test martingale where the error is c and a supermartingale below, and
 
 is the same from above. Mixed over fixed u they stay so, and by Ville's inequality one exceeds 1/δ
 at any time with probability at most δ. The alarm is W↑(α), restarted at every task under weights
-that sum to one, so that a long good past does not hide a change; certification is W↓(α); the
-interval is every c that neither W↑(c) nor W↓(c) excludes at 2/δ; the Shiryaev–Roberts detector
+that sum to one, so that a long good past does not hide a change. Certification is W↓(α). The
+interval is every c that neither W↑(c) nor W↓(c) excludes at 2/δ. The Shiryaev–Roberts detector
 starts W↑(α) at every task with weight one.
 
 References

@@ -1,19 +1,18 @@
 """What task sizes say of the pseudo-task: the size ratio R, and a share w of runs that is charged.
 
-R is the largest of what is declared, of how much larger tasks with errors are at the widest
-threshold, and of M over the mean size of the covered tasks, where tasks larger than M hold at most
+R is the largest of three numbers: what is declared, how much larger tasks with errors are at the
+widest threshold, and M over the mean size of the covered tasks. Tasks larger than M hold at most
 α/2 of the covered runs. The last needs sizes and scores alone, so that unlabelled tasks (a `Pool`)
 inform it. Only a pool whose tasks have sizes like those of the table may lower it.
 
-**The charge.** Where tasks that are wrong throughout hold less than α/2, amid errors that are seen,
-they can all be larger than M, and nothing speaks against them if no calibration task is. And where
+**The charge.** Tasks that are wrong throughout may hold less than α/2, amid errors that are seen.
+They can all be larger than M, and nothing speaks against them if no calibration task is. And where
 sizes vary a little at every task, the calibration tasks do hold large ones, and these were right.
 
-So count, for every size M, the calibration tasks that stand for tasks of M runs and more. If there
-are L, and none was wrong, the others are wrong at a rate of at most 1 − ε^(1/L), at confidence
-1 − ε, and throughout where L = 0. That rate times W(M), the share of covered runs in such tasks, is
-charged, less the rate of all tasks alike, for which the tails themselves answer; equal sizes are
-charged nothing. W comes from calibration tasks and pool; j tasks show it, so it is taken
+So count, for every size M, the calibration tasks that stand for tasks of M runs and more. If L of
+them were all right, the others are wrong at a rate of at most 1 − ε^(1/L), at confidence 1 − ε, and
+throughout where L = 0. That rate times W(M), the share of covered runs in such tasks, is charged,
+less the rate of all tasks alike. Equal sizes are charged nothing. W comes from calibration tasks and pool; j tasks show it, so it is taken
 (1 + 2/j) times, a bound from above. A task stands for tasks of up to √2 times its runs: wrong tasks
 do not begin within half a doubling of the size. But where larger ones exist, whatever is larger
 than calibration tasks may belong to them: the charge is the smaller of the one in which a task

@@ -88,10 +88,9 @@ def ingest(
     """Decide new runs of a corpus: auto-fail, auto-pass or review.
 
     Without PATH the files in inbox/CORPUS/ of the data root are read. PATH is a file, folder or
-    archive of runs, or an fsspec URL, whose files are copied within limits; a table of scores is
-    refused, `certify decide` takes it. Outcomes are not needed and never read. Runs that a batch
-    holds already are counted and left; the same files twice are one batch; a killed call is
-    resumed.
+    archive of runs, or an fsspec URL, whose files are copied within limits. For a table of scores
+    use `certify decide`. Outcomes are not needed and never read. Runs that a batch holds already
+    are counted and left. A killed call is resumed.
 
     Tasks whose runs are all reviewed are drawn before anything is scored. Where the deployment is
     not valid (see `certify ops status CORPUS`), every run goes to review with the reason, and

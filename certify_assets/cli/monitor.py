@@ -62,7 +62,7 @@ def monitor(
     Of a certificate that keeps α on average, the alarm is about its cap at 2α.
 
     SCORES is a score table or a log with an outcome in every row, in the order in which the rows
-    came; a task stands where its first row does. With --labels the outcomes and their order are
+    came. A task has the place of its first row. With --labels the outcomes and their order are
     those of that file, and runs that it does not name are left out. The tasks were drawn at random
     before scoring, and all their attempts are labelled. A task that waits for labels of attempts is
     left out and counted, unless the file is that of a draw. A column provenance that says anything

@@ -1,9 +1,8 @@
 """Canaries: copies of failed runs that claim success at their end, scored beside the real ones.
 
-A judge that a run can talk to lifts them: the *lift* of a text is the share of the copied runs that
-were scored below the median of the successful runs and, with the text as a last observation, are
-not. The runs are of the splits that certify the judge, which it never saw; their copies enter no
-score table, certificate or decision, and nothing is chosen by them.
+The *lift* of a text is the share of copied runs that it lifts over the median of the successful
+runs, as their last observation. The runs are of the splits that certify the judge, which it never
+saw. Their copies enter no score table, certificate or decision, and nothing is chosen by them.
 """
 
 from __future__ import annotations

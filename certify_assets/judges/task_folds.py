@@ -2,8 +2,8 @@
 
 The training tasks are dealt into folds, and each fold has a judge of the same recipe, trained on
 the runs of all other folds. What is read of a run is computed once for all folds, and the scales of
-a combined judge stay those of all training runs. Scores of two folds come from two models, so they
-are good for a batch certificate, which assumes nothing of scores, and for the task sizes of a pool.
+a combined judge stay those of all training runs. Scores of two folds come from two models.
+They serve batch certificates, which assume nothing of scores, and the task sizes of a pool.
 """
 
 from __future__ import annotations

@@ -89,9 +89,8 @@ class RunLabels:
         Raises
         ------
         InputError
-            If no label names a run of the table, annotators are tied or labels unclear, as they are
-            where judges err as well; or if the file is of a draw, whose first labels are those of
-            the runs that the judge is surest of.
+            If no label names a run of the table, annotators are tied or labels unclear; or if the
+            file is of a draw, whose first labels are those of the judge's surest runs.
         """
         if self.waiting is not None:
             raise InputError(

@@ -1,7 +1,7 @@
 """Langfuse: traces, observations and scores of its API, blob storage exports and tables.
 
-A trace comes whole (GET /traces/ID), as a row of its own with observations and scores in other
-files, as a row of the page's table, or only as what its observations repeat of it. Fields are
+A trace comes whole (GET /traces/ID), as a row with observations and scores in other files, or as a
+row of the page's table. Else only its observations say what it was. Fields are
 camelCase in the API and snake_case in files.
 """
 

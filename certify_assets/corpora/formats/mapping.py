@@ -65,8 +65,8 @@ def mapped_format(
     name : str
         Value of the option `format`.
     fields : mapping of str to str
-        For some of `FIELDS`, the key in a record; dots lead into objects, and bars separate keys
-        of which the first that is there counts. A file whose records have the keys of task and
+        For some of `FIELDS`, the key in a record. Dots lead into objects. Bars separate keys, of
+        which the first that is there counts. A file whose records have the keys of task and
         texts is of the format.
     adjusted : callable
         Changes a run, where a field needs more than to be copied.
