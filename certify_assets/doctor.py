@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from certify_assets.corpora.judged import (
 )
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError, UnfitTableError, UnlabelledRunError
-from certify_assets.tables.drawn import DrawnFile
+from certify_assets.tables.drawn import DrawnFile, filled
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.run_labels import RunLabels, reading_of_scores, require_ids
 from certify_assets.tables.score_table import ScoreTable, read_score_table
@@ -89,6 +90,16 @@ class JudgeAnswer:
         outcomes = self.table.outcomes
         return 0 if outcomes is None else int(np.count_nonzero(outcomes >= 0))
 
+    def to_dict(self) -> JsonObject:
+        """Return name, AUROC, labelled runs and the decided share by budget."""
+        decided = {f"{a:g}": share for a, share in zip(BUDGETS, self.decided, strict=False)}
+        return {
+            "name": self.name,
+            "auroc": self.auroc,
+            "labelled": self.labelled,
+            "decided": decided,
+        }
+
 
 @dataclass(frozen=True)
 class DrawPlan:
@@ -131,8 +142,6 @@ class DoctorReport:
         Columns that were found under other names, by field.
     plans : tuple of DrawPlan
         Draws of runs to label, where nothing is certified.
-    needed : int, optional
-        Tasks with one labelled run each that have a fair chance, where no draw has one.
     guess : tuple of two floats
         Success rate and AUROC that the plans assume.
     notes : tuple of str
@@ -149,11 +158,25 @@ class DoctorReport:
     truth: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     plans: tuple[DrawPlan, ...] = ()
-    needed: int | None = None
     guess: tuple[float, float] = GUESS
     notes: tuple[str, ...] = ()
     obstacle: str = ""
     hidden: tuple[str, ...] = ()
+
+    def to_dict(self) -> JsonObject:
+        """Return the report as JSON values, without what is written or done next."""
+        best = self.best
+        issued = best.issued if best else ()
+        return {
+            "found": self.found,
+            "answer": self.answer,
+            "decided": next((share for share in (best.decided if best else ()) if share), 0.0),
+            "certificates": [item.to_dict() for one in issued for item in one.certificates],
+            "judges": [one.to_dict() for one in self.judges],
+            "plans": [vars(plan) for plan in self.plans],
+            "notes": [*self.notes],
+            **({"obstacle": self.obstacle} if self.obstacle else {}),
+        }
 
     @property
     def best(self) -> JudgeAnswer | None:
@@ -213,7 +236,7 @@ def diagnose(
     truths = [] if labels is not None else _names(runs, TRUTH, truth)
     # what one option names is nothing else
     if judge is None and truth is not None:
-        judges = [name for name in judges if name not in truths]
+        judges = [name for name in judges if name != truth]
     elif truth is None and judge is not None:
         truths = [name for name in truths if name not in judges] or truths
     if same := {*judges} & {*truths}:
@@ -223,11 +246,11 @@ def diagnose(
         )
     outcome = truths[0] if len(truths) == 1 else None
     asked = replace(whole, columns={**whole.columns, **columns})
-    known = None if labels is None else RunLabels.read(labels, reading)
-    drawn = None
-    if labels is not None and known is not None and known.waiting is not None:
-        drawn = DrawnFile.read(labels, reading)
-        if not drawn.labelled:
+    known = drawn = None
+    if labels is not None:
+        known = RunLabels.read(labels, reading)
+        drawn = None if known.waiting is None else DrawnFile.read(labels, reading)
+        if drawn and not drawn.labelled:
             raise InputError(f"{labels} holds no label yet. Fill in its column outcome.")
     tables, notes = _tables(runs, judges, outcome, asked, known, drawn=drawn)
     if known is not None and tables:
@@ -258,8 +281,7 @@ def diagnose(
         return report
     success_rate, auroc = guess = _guess(best)
     planner = Planner.of(table.scores, table.tasks, success_rate=success_rate, auroc=auroc)
-    planned = replace(report, guess=guess, plans=tuple(_plans(planner)))
-    return planned if planned.plan else replace(planned, needed=_needed(planner))
+    return replace(report, guess=guess, plans=tuple(_plans(planner)))
 
 
 def _about_labels(known: RunLabels, table: ScoreTable) -> Iterator[str]:
@@ -331,15 +353,8 @@ def _names(runs: JudgedRuns, kind: str, name: str | None) -> list[str]:
     """Return the columns of a kind, or the one that is named."""
     if name is None:
         return [column for column, found in runs.kinds.items() if found == kind]
-    if isinstance(runs.source, Path):
-        names = read_table(runs.source, {name}).names
-        if not matched(names, {name}):
-            raise InputError(
-                f"{runs.source} has no column {name!r}; its columns are {', '.join(names[:12])}. "
-                f"Name one of these with --{kind}."
-            )
-        return [name]
-    return [column for column in [runs.named(kind, name)] if column]
+    # a table may have a score under any name; reading refuses a name that it lacks
+    return [name] if isinstance(runs.source, Path) else [str(runs.named(kind, name))]
 
 
 def _tables(
@@ -383,30 +398,26 @@ def _tables(
 
 def _found(runs: JudgedRuns, tables: Mapping[str, ScoreTable], outcome: str | None) -> JsonObject:
     """Count what there is."""
-    kinds = runs.kinds
-    judges, truths = ([name for name in kinds if kinds[name] == kind] for kind in (JUDGE, TRUTH))
-    table = next(iter(tables.values()), None)
-    tasks, agents = list[Any](), list[str]()
-    if table is not None:
-        tasks = table.tasks.tolist()
-        agents = [] if table.agents is None else sorted(set(table.agents.tolist()))
-    elif isinstance(runs.source, Path):
-        tasks = list(range(len(read_table(runs.source, set(COLUMNS.values())))))
+    judges, truths = (_names(runs, kind, None) for kind in (JUDGE, TRUTH))
+    if tables:
+        table = next(iter(tables.values()))
+        tasks, agents = table.tasks.tolist(), [] if table.agents is None else table.agents.tolist()
+        labelled = 0 if table.outcomes is None else int(np.count_nonzero(table.outcomes >= 0))
     else:
-        tasks = runs.source[COLUMNS["task"]].tolist()
-        agents = sorted(set(runs.source[COLUMNS["agent"]]))
-    sizes = np.unique(np.asarray(tasks, dtype=str), return_counts=True)[1]
-    labelled = 0
-    if table is not None and table.outcomes is not None:
-        labelled = int(np.count_nonzero(table.outcomes >= 0))
-    elif table is None and not isinstance(runs.source, Path) and outcome is not None:
-        labelled = int(runs.source[outcome].count())
+        names = {COLUMNS[one] for one in ("task", "agent")}
+        rows = read_table(runs.source, names)
+        tasks, agents = (
+            list(rows.values(COLUMNS[one])) if COLUMNS[one] in rows.columns else []
+            for one in ("task", "agent")
+        )
+        labelled = filled(runs.source, outcome) if outcome else 0
+    sizes = [*Counter(map(str, tasks)).values()] or [0]
     attempts = np.quantile(sizes, (0, 0.5, 1), method="nearest").astype(int).tolist()
     return {
         "runs": len(tasks),
-        "tasks": int(sizes.size),
+        "tasks": len(sizes),
         "attempts": dict(zip(("least", "median", "most"), attempts, strict=True)),
-        "agents": agents,
+        "agents": sorted(set(agents)),
         "judges": list(tables) or judges,
         "truths": [outcome] if outcome and outcome not in truths else truths,
         "labelled": labelled,
@@ -430,9 +441,8 @@ def _obstacle(
     if not any(map(len, scores)):
         return "No run has a score. Score the runs first."
     if all(np.unique(values).size == 1 for values in scores):
-        said = ", ".join(
-            f"{name} {values[0]:g}" for name, values in zip(tables, scores, strict=True)
-        )
+        same = zip(tables, scores, strict=True)
+        said = ", ".join(f"{name} {values[0]:g}" for name, values in same)
         return f"Every run has the same score ({said}), so that no share of them can be decided."
     return ""
 
@@ -468,13 +478,6 @@ def _guess(judge: JudgeAnswer) -> tuple[float, float]:
     if min(ones, zeros) < _TELLING:
         return GUESS
     return ones / (ones + zeros), judge.auroc
-
-
-def _needed(planner: Planner) -> int | None:
-    """Return the tasks that the easiest promise takes, on the easier side."""
-    settings = Settings(procedure=PROMISED[AVERAGE], alpha=BUDGETS[-1])
-    found = (planner.tasks_needed(settings.replace(side=side), attempts=1) for side in SIDES)
-    return min(filter(None, found), default=None)
 
 
 def _plans(planner: Planner) -> list[DrawPlan]:

@@ -5,13 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeVar
-
-from certify_assets.errors import CertifyError
-
-_Asked = TypeVar("_Asked")
-_Answer = TypeVar("_Answer")
+from collections.abc import Callable
+from typing import Final
 
 #: of Linux: a signal for a process whose parent ends
 _PR_SET_PDEATHSIG: Final = 1
@@ -20,37 +15,6 @@ _PR_SET_PDEATHSIG: Final = 1
 def own_cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def in_processes(
-    function: Callable[[_Asked], _Answer], asked: Sequence[_Asked], *, workers: int
-) -> Iterator[_Answer]:
-    """Yield the answer to every question, in order; the function's errors are raised unwrapped.
-
-    The function is one of a module, so that another process can import it.
-    """
-    from concurrent.futures import ProcessPoolExecutor
-    from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import get_context
-
-    # a fork would copy threads of libraries in whatever state they are
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin)
-    try:
-        yield from pool.map(function, asked)
-    except BrokenProcessPool:
-        raise CertifyError(
-            "a worker process ended before it answered, perhaps for want of memory; use fewer "
-            "workers (--workers 1)."
-        ) from None
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _begin() -> None:
-    # a keyboard interrupt reaches every process, and is left to the waiting parent
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # what a killed parent asked for would compute on, next to a successor that asks again
-    end_with_parent()
 
 
 def end_with_parent() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,22 +24,21 @@ from certify_assets.cli.options import (
     COUNT,
     NATURAL,
     OPEN_SHARE,
-    PATH,
     SIDE,
     Finite,
     as_given,
     certificate_argument,
-    gathered,
     out_option,
     scores_argument,
     split_option,
 )
 from certify_assets.cli.output import (
     NOTHING,
+    OUT,
+    PATH,
     answer,
     answers,
     figures,
-    refuse_overwrite,
     write_document,
     write_tables,
 )
@@ -82,40 +80,6 @@ _CLOSED: Final = (
 _SHOWN: Final = 3
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What a plan is asked for."""
-
-    history: Path | None = None
-    threshold: float | None = None
-    side: str | None = None
-    alpha: float | None = None
-    delta: float | None = None
-
-
-_asked = gathered(
-    "asked",
-    Asked,
-    click.option(
-        "--history",
-        type=PATH,
-        help="Score table of labelled past runs, by which sets are chosen. [default: the certified "
-        "thresholds]",
-    ),
-    click.option(
-        "--threshold", type=Finite(), metavar="SCORE", help="The one threshold to certify."
-    ),
-    click.option(
-        "--side",
-        type=click.Choice([*SIDE.choices, _BOTH]),
-        help="Side to plan; both are drawn together, at half the risk limit a side. [default: each "
-        "of CERTIFICATE]",
-    ),
-    click.option("--alpha", type=OPEN_SHARE, help="Error budget. [default: the certificate's]"),
-    click.option("--delta", type=OPEN_SHARE, help="Risk limit. [default: the certificate's]"),
-)
-
-
 def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add what all three take: how tables are read."""
     for option in (answers, column_options, split_option):
@@ -136,37 +100,42 @@ def batch() -> None:
 @batch.command()
 @certificate_argument
 @scores_argument
-@click.option("--out", type=PATH, help="Write the plan here; draw and close take it.")
-@_asked
+@click.option("--out", type=OUT, help="Write the plan here; draw and close take it.")
+@click.option("--history", type=PATH, help="Labelled past runs, by which sets are chosen.")
+@click.option("--threshold", type=Finite(), metavar="SCORE", help="The one threshold to certify.")
+@click.option(
+    "--side",
+    type=click.Choice([*SIDE.choices, _BOTH]),
+    help="Side to plan; both share the risk limit. [default: each of CERTIFICATE]",
+)
+@click.option("--alpha", type=OPEN_SHARE, help="Error budget. [default: the certificate's]")
+@click.option("--delta", type=OPEN_SHARE, help="Risk limit. [default: the certificate's]")
 @_shared
 def plan(
     certificate: Path,
     scores: Path,
     out: Path | None,
-    asked: Asked,
     split: str | None,
     reading: ReadingOptions,
+    **asked: Any,
 ) -> None:
     """Choose the sets to certify by what labels of them are expected to save.
 
-    CERTIFICATE may certify nothing where --history or --threshold is given. SCORES is the batch,
+    Sets are chosen by --history, by default at the certified thresholds. CERTIFICATE may certify nothing where --history or --threshold is given. SCORES is the batch,
     with trajectory_id.
     """
-    inputs = {"CERTIFICATE": certificate, "SCORES": scores, "--history": asked.history}
-    refuse_overwrite({"--out": out}, inputs)
-    made, frozen, _ = _planned(certificate, scores, reading, split, asked)
+    made, frozen, _ = _planned(certificate, scores, reading, split, **asked)
     if out is not None:
         write_json_atomic(out, made.to_dict())
-    documents, blocks = [], list[Any]()
-    for part in BatchDraw(made, frozen, 0).sides:
-        documents.append({**part.plan.model_dump(mode="json"), "sets": _sets(part)})
-        blocks.append(f"{part.plan.side.capitalize()} side. {_start(part)}")
+    parts = BatchDraw(made, frozen, 0).sides
+    sides = [{**part.plan.model_dump(mode="json"), "sets": _sets(part)} for part in parts]
+    blocks = [f"{part.plan.side.capitalize()} side. {_start(part)}" for part in parts]
     if made.cut is not None:
         blocks.append(f"Runs up to the score {made.cut:g} may fail, the others pass.")
-    document = made.to_dict() | {"sides": documents}
+    document = made.to_dict() | {"sides": sides}
     for name in ("expected_labels", "expected_net_share"):
-        document[name] = math.fsum(item[name] for item in documents)
-    answer(document | (documents[0] if len(documents) == 1 else {}), *blocks)
+        document[name] = math.fsum(item[name] for item in sides)
+    answer(document | (sides[0] if len(sides) == 1 else {}), *blocks)
 
 
 def _sets(part: SideDraw) -> list[JsonObject]:
@@ -209,7 +178,7 @@ def _start(part: SideDraw) -> str:
     required=True,
     help="Seed of the draw, taken by chance after the batch is complete.",
 )
-@click.option("--out", type=PATH, required=True, help="Write the runs to label here, as CSV.")
+@click.option("--out", type=OUT, required=True, help="Write the runs to label here, as CSV.")
 @click.option("--count", type=COUNT, help="Runs to draw. [default: all of the widest set]")
 @_shared
 def draw(
@@ -228,7 +197,6 @@ def draw(
     and hash: another draw of the same batch is refused, because draws that are repeated until one
     suits prove nothing.
     """
-    refuse_overwrite({"--out": out}, {"CERTIFICATE": certificate, "SCORES": scores})
     found, _ = _drawn(certificate, scores, seed, reading, split)
     rows = draw_rows(found)[:count]
     require_first_draw(scores, found)
@@ -270,8 +238,6 @@ def close(
     DRAW is the file as `draw` wrote it. LABELS has trajectory_id and outcome (0 or 1), and may hold
     any part of the draw: of each set its first runs count, up to one without a label.
     """
-    inputs = {"CERTIFICATE": certificate, "SCORES": scores, "DRAW": drawn, "LABELS": labels}
-    refuse_overwrite({"--out": out}, inputs)
     seed, rows = read_draw(drawn)
     found, reading = _drawn(certificate, scores, seed, reading, split)
     require_drawn(drawn, rows, found, scores)
@@ -305,7 +271,7 @@ def _drawn(
         load_certificates(path)
         raise
     if not isinstance(document, dict) or document.get("schema") != BatchPlan.SCHEMA:
-        made, frozen, reading = _planned(path, scores, reading, split, Asked())
+        made, frozen, reading = _planned(path, scores, reading, split)
         return BatchDraw(made, frozen, seed), reading
     made = BatchPlan.from_dict(document)
     reading = reading.under(IssuedReading(str(path), made.scores, made.score_range))
@@ -313,21 +279,21 @@ def _drawn(
 
 
 def _planned(
-    path: Path, scores: Path, reading: ReadingOptions, split: str | None, asked: Asked
+    path: Path,
+    scores: Path,
+    reading: ReadingOptions,
+    split: str | None,
+    *,
+    side: str | None = None,
+    history: Path | None = None,
+    **asked: float | None,
 ) -> tuple[BatchPlan, Batch, ReadingOptions]:
     """Plan a batch, and return how its tables are read."""
-    issued = load_certificates(path, Choice(None if asked.side == _BOTH else asked.side))
+    issued = load_certificates(path, Choice(None if side == _BOTH else side))
     reading = reading.as_issued(path, issued)
     frozen = _batch(scores, reading, split)
-    made = plan_certified(
-        frozen,
-        issued,
-        side=asked.side,
-        alpha=asked.alpha,
-        delta=asked.delta,
-        threshold=asked.threshold,
-        history=None if asked.history is None else _history(asked.history, reading),
-    )
+    past = None if history is None else _history(history, reading)
+    made = plan_certified(frozen, issued, side=side, history=past, **asked)
     if made is None:
         raise InputError(
             f"No labels of {scores} are worth it: they are expected to cost more than they decide. "

@@ -23,12 +23,12 @@ from certify_assets.certificates.certificate_files import read_certificate_file
 from certify_assets.certificates.ladder import issue, nearest_side, next_rung
 from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISES
 from certify_assets.certificates.sides import budget_words
-from certify_assets.cli.gate import gated, min_coverage_option, report, too_little
+from certify_assets.cli.gate import min_coverage_option, report_gate, too_little
 from certify_assets.cli.options import (
-    PATH,
     as_given,
     given_command,
     judge_option,
+    labels_option,
     out_option,
     scores_argument,
     setting_option,
@@ -37,6 +37,7 @@ from certify_assets.cli.options import (
 )
 from certify_assets.cli.output import (
     NOTHING,
+    PATH,
     TextTable,
     answer,
     answers,
@@ -93,9 +94,8 @@ _FIGURES = (
 _CHOSEN = ("alpha", "procedure", "side")
 _RARE = [name for name in Settings.model_fields if name not in _CHOSEN]
 _JOINT = (
-    "joint=true certifies both sides together at 1 − δ. pilot=FILE names scores of other, labelled "
-    "tasks, from which betting takes thresholds, start and bets (rows with split=pilot, or else "
-    "split=rl). "
+    "joint=true certifies both sides together at 1 − δ. pilot=FILE names the labelled scores of "
+    "other tasks that betting needs (rows with split=pilot, or else split=rl). "
 )
 #: said next to every certificate that is proved
 _SIX = "Proved under six assumptions: `certify show FILE` lists them, docs/few-labels.md explains."
@@ -117,30 +117,23 @@ _SIX = "Proved under six assumptions: `certify show FILE` lists them, docs/few-l
     "with a proof. [default: confident, or proved with --sample; where that certifies nothing, "
     "average]",
 )
-@click.option(
-    "--labels",
-    type=PATH,
-    help="Labels by trajectory_id, in place of the outcomes of SCORES.",
-)
+@labels_option
 @judge_option
 @truth_option
 @click.option(
     "--sample",
     type=PATH,
-    help="The file of the draw that certify sample wrote. Its labels count where --labels is not "
-    "given.",
+    help="The file of the draw that certify sample wrote, perhaps with its labels.",
 )
 @click.option(
     "--pool",
     type=PATH,
-    help="Scores of other, unlabelled tasks, from which pseudo_task takes how unequal tasks are in "
-    "size (its rows without split=cal); outcomes are not read.",
+    help="Scores of other tasks, from which pseudo_task learns how unequal tasks are in size.",
 )
 @out_option
 @min_coverage_option
 @reading_options(*_CHOSEN, *_RARE, "joint", "pilot", about=settings_help(_RARE) + _JOINT)
 @answers
-@gated
 def certificate(
     scores: Path,
     out: Path | None,
@@ -168,8 +161,8 @@ def certificate(
     side, joint = asked.pop("side", "both"), asked.pop("joint", False)
     procedure = asked.get("procedure")
     pilot = None if "pilot" not in asked else Path(str(asked.pop("pilot")))
-    inputs = {"SCORES": scores, "--labels": labels, "--sample": sample, "--pool": pool}
-    refuse_overwrite({"--out": out}, {**inputs, "--set pilot": pilot})
+    if out and pilot:
+        refuse_overwrite([("--out", out)], [("--set pilot", pilot)])
     _refuse(joint, procedure, pilot, min_coverage)
     drawn = None if sample is None else DrawnFile.read(sample, reading)
     rows = calibration(scores, reading, labels=labels, drawn=drawn, judge=judge, truth=truth)
@@ -192,11 +185,11 @@ def certificate(
     if out is not None:
         write_document(out, document)
     little = too_little(found.sides.decided, min_coverage)
-    report(
+    report_gate(
         scores.name,
         [found.sides.sentence, _bar(found.sides), *found.promise.splitlines()],
-        failed=([] if found.certified else [found.promise]) + little,
-        warnings=list(_findings(found.certificates)),
+        ([] if found.certified else [found.promise]) + little,
+        list(_findings(found.certificates)),
     )
     for sentence in little:
         complain(sentence)
@@ -244,19 +237,18 @@ def _plan(
         # neither labels nor tasks help where there are no scores
         return ""
     words = ["certify", "plan", as_given(scores), *named]
-    for name, other in (("alpha", None), ("side", "both"), ("procedure", EVERY_PROCEDURE[0])):
-        value = asked.get(name, other)
-        # plan takes one procedure, and no pilot
-        if value not in (other, "all", "betting"):
-            words += [f"--{name}", str(value)]
+    # plan takes one procedure, and no pilot
+    usual = (None, "both", "all", "betting", EVERY_PROCEDURE[0])
+    for name in ("alpha", "side", "procedure"):
+        if asked.get(name) not in usual:
+            words += [f"--{name}", str(asked[name])]
     for name in PLANNED:
         words += ["--set", f"{name}={asked[name]}"] if name in asked else []
-    words += reading_words(reading)
     if joined or known.auroc is None:
         # plan reads the table alone; its guess is between 0 and 1, whatever few labels show
         rate = float(np.clip(known.outcomes.mean(), 0.01, 0.99)) if known.rows else 0.5
         words += ["--success-rate", f"{rate:.3g}", "--auroc", f"{known.auroc or 0.5:.3g}"]
-    return shlex.join(words)
+    return shlex.join([*words, *reading_words(reading)])
 
 
 def _refuse(
@@ -264,12 +256,10 @@ def _refuse(
 ) -> None:
     if min_coverage is not None and procedure == "all":
         raise click.UsageError("--min-coverage goes with one procedure; name it.")
-    if (pilot is not None and procedure not in ("betting", "all")) or (
-        pilot is None and procedure == "betting"
-    ):
+    if procedure != "all" and (pilot is None) == (procedure == "betting"):
         raise click.UsageError(
             f"{procedure or EVERY_PROCEDURE[0]} does not fit the pilot. Betting needs one (--set "
-            "pilot=FILE: scores of other, labelled tasks), and no other procedure reads it."
+            "pilot=FILE), and no other procedure reads it."
         )
     if joint not in (False, True):
         raise click.UsageError(f"joint is {joint!r}; write joint=true or joint=false.")

@@ -24,20 +24,18 @@ from certify_assets.certificates.certificate_files import (
     CertificateFile,
     Choice,
     load_certificates,
-    one_a_side,
     read_certificate_file,
 )
 from certify_assets.certificates.disagreements import OUTCOME_WORDS, confusion
 from certify_assets.certificates.inputs import known_tasks, task_codes
 from certify_assets.certificates.scale import share_doubt
-from certify_assets.cli.gate import gated
-from certify_assets.cli.gate import report as report_gate
+from certify_assets.cli.gate import report_gate
 from certify_assets.cli.options import (
     OPEN_SHARE,
-    PATH,
     SIDE,
     certificate_argument,
     judge_option,
+    labels_option,
     pilot_option,
     pool_option,
     scores_argument,
@@ -46,12 +44,12 @@ from certify_assets.cli.options import (
 )
 from certify_assets.cli.output import (
     NOTHING,
-    TextTable,
+    OUT,
     answer,
     answers,
     complain,
+    decisions_table,
     figures,
-    refuse_overwrite,
     say,
     write_tables,
     write_text,
@@ -61,6 +59,7 @@ from certify_assets.cli.reading import (
     certified_splits,
     choice_options,
     column_options,
+    issued_and_reading,
     labelled,
     labelled_rows,
     pool_of,
@@ -82,18 +81,7 @@ if TYPE_CHECKING:
     from certify_assets.corpora.formats.mlflow_server import VerdictCounts
     from certify_assets.corpora.inspect_verdicts import EditCounts
 
-_labels_option = click.option(
-    "--labels", type=PATH, help="The labels that it was issued on, where SCORES has none."
-)
-_LOGS = (".eval", ".json")
-_AUDITED = (
-    "verdict",
-    "realized_error",
-    "lower_bound",
-    "coverage",
-    "covered_tasks",
-    "tasks",
-)
+_AUDITED = ("verdict", "realized_error", "lower_bound", "coverage", "covered_tasks", "tasks")
 
 
 @click.command()
@@ -101,17 +89,11 @@ _AUDITED = (
 @scores_argument
 @pilot_option
 @pool_option
-@_labels_option
+@labels_option
 @column_options
 @answers
-@gated
 def verify(
-    certificate: Path,
-    scores: Path,
-    pilot: Path | None,
-    pool: Path | None,
-    labels: Path | None,
-    reading: ReadingOptions,
+    certificate: Path, scores: Path, labels: Path | None, reading: ReadingOptions, **more: Any
 ) -> None:
     """Recompute a certificate from its scores and compare every byte.
 
@@ -133,26 +115,28 @@ def verify(
             raise ForgedCertificateError(f"provenance.score_scale does not fit: {error}") from None
         table = table.choose_split(*certified_splits(issued))
         rows = calibration_of(issued, table, labels, reading)
-        difference = _difference(given, rows, reading, pilot, pool)
+        difference = _difference(given, rows, reading, **more)
     except ForgedCertificateError as error:
         difference = str(error)
-    number = len(given.documents)
-    result: JsonObject = {"verified": not difference, "difference": difference}
-    if difference is None:
-        said = f"Verified: {certificate.name} recomputes from {scores.name}, byte for byte."
-        report_gate(certificate.name, [said])
-        answer(
-            {**result, "certificates": number, "not_vouched": NOT_VOUCHED}, f"{said} {NOT_VOUCHED}"
-        )
-    report_gate(certificate.name, ["Not verified."], [f"Not verified: {difference}"])
-    complain(f"not verified: {difference}")
-    answer({**result, "certificates": number}, "Not verified.", code=NOTHING)
+    document = {
+        "verified": not difference,
+        "difference": difference,
+        "certificates": len(given.documents),
+    }
+    if difference is not None:
+        complain(f"not verified: {difference}")
+        report_gate(certificate.name, ["Not verified."], [f"Not verified: {difference}"])
+        answer(document, "Not verified.", code=NOTHING)
+    said = f"Verified: {certificate.name} recomputes from {scores.name}, byte for byte."
+    report_gate(certificate.name, [said])
+    answer({**document, "not_vouched": NOT_VOUCHED}, said, NOT_VOUCHED)
 
 
 def _difference(
     given: CertificateFile,
     rows: ScoreTable,
     reading: ReadingOptions,
+    *,
     pilot: Path | None,
     pool: Path | None,
 ) -> str | None:
@@ -170,19 +154,15 @@ def _difference(
 @scores_argument
 @click.option(
     "--disagreements",
-    type=PATH,
-    help="Write the decided rows whose label says otherwise here, the surest wrong decision first "
-    "(CSV, Parquet or JSON Lines).",
+    type=OUT,
+    help="Write decided rows whose label says otherwise here, the surest decision first.",
 )
-@click.option(
-    "--labels", type=PATH, help="Labels by trajectory_id, in place of the outcomes of SCORES."
-)
+@labels_option
 @judge_option
 @truth_option
 @choice_options
 @column_options
 @answers
-@gated
 def audit(
     certificate: Path,
     scores: Path,
@@ -201,10 +181,7 @@ def audit(
     error exceeds α. WARN: the point estimate does but not the bound, or too few tasks are covered
     to tell. PASS otherwise.
     """
-    inputs = {"CERTIFICATE": certificate, "SCORES": scores}
-    refuse_overwrite({"--disagreements": disagreements}, {**inputs, "--labels": labels})
-    certificates = one_a_side(certificate, load_certificates(certificate, choice))
-    reading = reading.as_issued(certificate, certificates)
+    certificates, reading = issued_and_reading(certificate, choice, reading)
     table = read_scores(scores, reading, outcomes=labels is None, judge=judge, truth=truth)
     test = labelled_rows(table.choose_split("test"), labels, reading)
     each: list[JsonObject] = [
@@ -216,10 +193,6 @@ def audit(
     counting = [item for item in each if item["side"] in active] or each
     verdicts = {item["verdict"] for item in counting}
     verdict = next((name for name in ("ERROR", "WARN") if name in verdicts), "PASS")
-    said = [f"The audit says {verdict}.", *map(_audit_sentence, each)]
-    failed = [_audit_sentence(item) for item in counting if item["verdict"] == "ERROR"]
-    warned = [_audit_sentence(item) for item in each if item["verdict"] == "WARN"]
-    report_gate(scores.name, said, failed, warned)
     single = {name: value for name, value in each[0].items() if name not in ("side", "alpha")}
     document: JsonObject = single if len(each) == 1 else {"verdict": verdict, "audits": each}
     lines = [f"{WORDS[item['side']]}: {item['reason']}" for item in each if item["reason"]]
@@ -228,28 +201,23 @@ def audit(
         document["disagreements"] = found = _contradicted(decided, disagreements)
         lines += _confusion_lines(found)
     if both := int(np.count_nonzero(decided.rows.reasons == "overlap")):
-        lie = "lies" if both == 1 else "lie"
-        lines.append(
-            f"{number_of(both, 'row')} {lie} in both regions: each side counts them here, and they "
-            "go to review."
-        )
-    names = [WORDS[item.side] for item in certificates] if len(each) > 1 else []
-    answer(
-        document,
-        *figures("Audit", *each, most=_AUDITED, names=names),
-        *lines,
-        code=NOTHING if verdict == "ERROR" else 0,
+        lines.append(f"In both regions, and therefore in review: {number_of(both, 'row')}.")
+    report_gate(
+        scores.name,
+        [f"The audit says {verdict}.", *map(_audit_sentence, each)],
+        [_audit_sentence(item) for item in counting if item["verdict"] == "ERROR"],
+        [_audit_sentence(item) for item in each if item["verdict"] == "WARN"],
     )
+    names = [WORDS[item.side] for item in certificates] if len(each) > 1 else []
+    blocks = figures("Audit", *each, most=_AUDITED, names=names)
+    answer(document, *blocks, *lines, code=NOTHING if verdict == "ERROR" else 0)
 
 
 def _audit_sentence(item: JsonObject) -> str:
     error = item["realized_error"]
     wrong = "" if error is None else f", {percent(error)} of them wrong on held-out tasks"
-    reason = f" {item['reason']}" if item["reason"] else ""
-    return (
-        f"audit of {item['side']}: {item['verdict']}: {percent(item['coverage'])} decided{wrong}."
-        f"{reason}"
-    )
+    share = f"{percent(item['coverage'])} decided{wrong}"
+    return f"audit of {item['side']}: {item['verdict']}: {share}. {item['reason']}".rstrip()
 
 
 def _contradicted(decided: Decisions, path: Path) -> JsonObject:
@@ -276,7 +244,7 @@ def _confusion_lines(contradicted: JsonObject) -> list[str]:
 
 def _audits(certificates: Sequence[Certificate], test: ScoreTable) -> list[Audit]:
     if not len(test):
-        raise InputError(f"{test.path} has no row to audit with; give labelled rows.")
+        raise InputError(f"{test.path} has no row to audit with. Give labelled rows.")
     return [
         audit_certificate(item, test.scores, test.labels, test.tasks, again=test.again)
         for item in certificates
@@ -316,27 +284,21 @@ def resample(
     )
 
 
-_QUEUE_HELP = (
-    "Write the rows that go to review here (CSV, Parquet or JSON Lines). Names are written "
-    "as they are; a CSV is refused where one begins like a formula, which a spreadsheet would run."
-)
-
-
 @click.command()
 @certificate_argument
 @scores_argument
-@click.option("--queue", type=PATH, help=_QUEUE_HELP)
+@click.option("--queue", type=OUT, help="Write the rows that go to review here.")
 @click.option(
     "--decisions",
-    type=PATH,
+    type=OUT,
     help="Write every row with its decision and reason here. [default, of a log of Inspect: back "
     "into the log; a name that ends as the log's does takes a copy]",
 )
 @click.option(
     "--mlflow",
     metavar="URI",
-    help="Log every decision as an assessment of the MLflow trace that trajectory_id names, at "
-    "this server (http://HOST:PORT) or database; logged again, it is there once.",
+    help="Log every decision once at the MLflow trace that trajectory_id names, on this server "
+    "(http://HOST:PORT) or database.",
 )
 @split_option
 @choice_options
@@ -358,12 +320,11 @@ def decide(
     choose from a document of more. A row in both regions, an unscored row and every row where
     nothing was certified go to review (exit 3 when nothing was certified at all). SCORES may be a
     log of Inspect AI: its samples get the score "certified", as an edit with provenance.
+
+    Files are CSV, Parquet or JSON Lines. A CSV is refused where a name begins like a formula, which
+    a spreadsheet would run.
     """
-    refuse_overwrite(
-        {"--queue": queue, "--decisions": decisions}, {"CERTIFICATE": certificate, "SCORES": scores}
-    )
-    certificates = one_a_side(certificate, load_certificates(certificate, choice))
-    reading = reading.as_issued(certificate, certificates)
+    certificates, reading = issued_and_reading(certificate, choice, reading)
     table = read_scores(scores, reading, outcomes=False).choose_split(split, required=True)
     result = decide_table(certificates, table)
     out = decisions or scores
@@ -388,11 +349,7 @@ def decide(
         "reasons": reasons,
         "certificate_sha256": hashes[0] if len(hashes) == 1 else hashes,
     }
-    rows = [
-        [WORDS[name], f"{number:,}", percent(number / max(1, len(table)))]
-        for name, number in counts.items()
-    ]
-    blocks: list[Any] = [TextTable("Decisions", ["decision", "runs", "share"], rows)]
+    blocks: list[Any] = [decisions_table("Decisions", counts)]
     blocks += [f"  {reason}: {number}" for reason, number in reasons.items()]
     if mlflow:
         document["mlflow"] = _assess(mlflow, scores, result)._asdict()
@@ -409,12 +366,10 @@ def decide(
 
 
 def _is_inspect_log(path: Path) -> bool:
-    if path.suffix.lower() not in _LOGS:
-        return False
     from certify_assets.corpora.formats import detect_format
 
     try:
-        return detect_format([path]) == "inspect"
+        return path.suffix.lower() in (".eval", ".json") and detect_format([path]) == "inspect"
     except InputError:
         return False
 
@@ -425,12 +380,8 @@ def _edit_log(scores: Path, out: Path, result: Decisions) -> EditCounts:
 
     table, rows = result.table, result.rows
     assert table.trajectories is not None
-    said = zip(
-        rows.decisions.tolist(),
-        rows.reasons.tolist(),
-        (None if np.isnan(score) else float(score) for score in table.scores),
-        strict=True,
-    )
+    values = (None if np.isnan(score) else float(score) for score in table.scores)
+    said = zip(rows.decisions.tolist(), rows.reasons.tolist(), values, strict=True)
     verdicts = dict(zip(table.trajectories.tolist(), map(SampleVerdict._make, said), strict=True))
     return write_verdicts(scores, out, verdicts, result.certificates)
 
@@ -442,7 +393,7 @@ def _assess(address: str, scores: Path, result: Decisions) -> VerdictCounts:
     ids = result.table.trajectories
     if ids is None:
         raise InputError(
-            f"{scores} has no trajectory_id, and --mlflow needs the id of every trace there; add "
+            f"{scores} has no trajectory_id, and --mlflow needs the id of every trace there. Add "
             "the column."
         )
     rows = result.columns(slice(None))
@@ -456,20 +407,19 @@ def _assess(address: str, scores: Path, result: Decisions) -> VerdictCounts:
 @scores_argument
 @pilot_option
 @pool_option
-@_labels_option
+@labels_option
 @choice_options
-@click.option("--out", type=PATH, default=Path("certificate.html"), help="Where the page goes.")
+@click.option("--out", type=OUT, default=Path("certificate.html"), help="Where the page goes.")
 @column_options
 @answers
 def report(
     certificate: Path,
     scores: Path,
-    pilot: Path | None,
-    pool: Path | None,
     labels: Path | None,
     choice: Choice,
     out: Path,
     reading: ReadingOptions,
+    **more: Any,
 ) -> None:
     """Draw a certificate as a page that opens from disk.
 
@@ -479,15 +429,13 @@ def report(
     """
     from certify_assets.reports.certificate_page import page_title, render_page
 
-    inputs = {"CERTIFICATE": certificate, "SCORES": scores, "--pilot": pilot, "--pool": pool}
-    refuse_overwrite({"--out": out}, inputs)
     certificates = load_certificates(certificate, choice)
     given = read_certificate_file(certificate)
     reading = reading.as_issued(certificate, certificates)
     whole = read_scores(scores, reading, outcomes=labels is None)
     table = whole.choose_split(*certified_splits(certificates))
     rows = calibration_of(certificates, table, labels, reading)
-    if difference := _difference(given, rows, reading, pilot, pool):
+    if difference := _difference(given, rows, reading, **more):
         raise StaleCertificateError(f"{certificate} is not of {scores}: {difference}")
     test, scale = _test_rows(whole), _scale(rows.scores, reading)
     written = datetime.fromtimestamp(certificate.stat().st_mtime, UTC)
@@ -502,7 +450,7 @@ def report(
         certificate_file=certificate.name,
         scores_file=scores.name,
         labels_file="" if labels is None else labels.name,
-        given_pool=pool_of(given, pool, reading),
+        given_pool=pool_of(given, more["pool"], reading),
     )
     write_text(out, page)
     document = {

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.options import PATH, parse_literals, store_option
+from certify_assets.cli.options import parse_literals, source_options, store_option
 from certify_assets.cli.output import (
+    OUT,
     TextTable,
     answer,
     answers,
@@ -47,37 +48,22 @@ def corpus() -> None:
 
 
 @corpus.command("import")
-@click.argument("paths", nargs=-1, required=True)
-@click.option(
-    "--format",
-    "format_name",
-    help="Source format, or auto to take the one that fits.  [default: auto]",
-)
+@click.argument("paths", nargs=-1, type=click.Path(), required=True)
 @click.option("--name", required=True, help="Name of the corpus.")
-@click.option(
-    "--option",
-    "options",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Option of the source format; repeat for more.",
-)
+@source_options
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="NAME=VALUE",
-    help=(
-        "Setting of the corpus, such as profile=paper, seed=7, rl=false or alphas=[0.05,0.1]; "
-        "repeat for more. `certify schema corpus` lists all."
-    ),
+    callback=lambda _, __, given: parse_literals(given, "--set"),
+    help="Setting of the corpus, such as profile=paper, seed=7 or rl=false; repeat for more. "
+    "`certify schema corpus` lists all.",
 )
 @click.option(
     "--replace",
     is_flag=True,
-    help=(
-        "Deliver a new version of the corpus of this name: PATHS instead of its present ones. "
-        "Settings that are not given stay, and so does the split of every task."
-    ),
+    help="Make a new version of the corpus from PATHS; settings and splits stay.",
 )
 @click.option("--add", is_flag=True, help="As --replace, with PATHS added to the present ones.")
 @store_option
@@ -86,8 +72,8 @@ def import_(
     paths: tuple[str, ...],
     format_name: str | None,
     name: str,
-    options: tuple[str, ...],
-    settings: tuple[str, ...],
+    options: Mapping[str, Any],
+    settings: dict[str, Any],
     replace: bool,
     add: bool,
     store: Store,
@@ -157,16 +143,16 @@ def import_(
 
 
 def _given(
-    format_name: str | None, options: tuple[str, ...], settings: tuple[str, ...]
+    format_name: str | None, options: Mapping[str, Any], settings: dict[str, Any]
 ) -> dict[str, Any]:
     """Return what the command says of the configuration of a corpus, by its keys."""
-    given = parse_literals(settings, "--set")
+    given = dict(settings)
     if own := sorted({"name", "paths", "format", "options"} & given.keys()):
         raise InputError(f"--set takes no {own[0]}; the command has an argument for it.")
     if format_name is not None:
         given["format"] = format_name
     if format_name is not None or options:
-        given["options"] = parse_literals(options, "--option")
+        given["options"] = dict(options)
     return given
 
 
@@ -296,7 +282,7 @@ def remove(name: str, yes: bool, store: Store) -> None:
 
 @corpus.command("show")
 @click.argument("name")
-@click.option("--page", type=PATH, metavar="FILE", help="Draw the corpus's page here as well.")
+@click.option("--page", type=OUT, metavar="FILE", help="Draw the corpus's page here as well.")
 @store_option
 @answers
 def show(name: str, page: Path | None, store: Store) -> None:

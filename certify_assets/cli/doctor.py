@@ -13,20 +13,12 @@ import click
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.procedures import AVERAGE, CONFIDENT
 from certify_assets.certificates.settings import Settings
-from certify_assets.cli.options import PATH, SOURCE, as_given, given_command
-from certify_assets.cli.output import (
-    NOTHING,
-    answer,
-    answers,
-    refuse_overwrite,
-    write_tables,
-    write_text,
-)
+from certify_assets.cli.options import SOURCE, as_given, given_command
+from certify_assets.cli.output import NOTHING, OUT, PATH, answer, answers, write_tables, write_text
 from certify_assets.cli.reading import column_options, reading_words, remedies
 from certify_assets.corpora.formats.scout import is_scan, write_validation
 from certify_assets.corpora.judged import read_runs
 from certify_assets.doctor import BUDGETS, GUESS, DoctorReport, JudgeAnswer, diagnose
-from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
 from certify_assets.reports.label_page import RunToLabel, label_page, studio_tasks
 from certify_assets.reports.review_run import whole_text
@@ -58,7 +50,7 @@ _VALIDATION = Path("validation.csv")
 @click.option("--truth", metavar="NAME", help="The same for the outcome.")
 @click.option(
     "--out",
-    type=PATH,
+    type=OUT,
     default=Path("to_label.csv"),
     help="Where the runs to label are written, if labels are missing: a table, .html for a page "
     "that opens from disk, or .json for Label Studio.",
@@ -82,43 +74,27 @@ def doctor(
     The answer is the share of runs that need no review, at most 10 % or 20 % of them wrong. Where
     labels are missing, it is the runs to label and what they would buy (exit 3).
     """
-    if labels is None or out != labels:
-        inputs = {f"PATH {path}": path for path in paths}
-        refuse_overwrite({"--out": out}, {**inputs, "--labels": labels})
     with remedies():
         found = diagnose(paths, labels=labels, judge=judge, truth=truth, reading=reading)
     drawn = _draw(found, paths, out)
     asked = replace(reading, columns={**found.columns, **reading.columns})
     steps = list(_steps(found, paths, labels, asked, out))
-    best = found.best
-    issued = best.issued if best else ()
     document = {
-        "found": found.found,
-        "answer": found.answer,
-        "decided": next((share for share in (best.decided if best else ()) if share), 0.0),
-        "certificates": [item.to_dict() for one in issued for item in one.certificates],
+        **found.to_dict(),
         "to_label": {"runs": drawn, "file": str(out)} if drawn else None,
         "next": steps,
-        "judges": [_judge(one) for one in found.judges],
-        "plans": [vars(plan) for plan in found.plans],
-        "notes": [*found.notes],
-        **({"obstacle": found.obstacle} if found.obstacle else {}),
     }
-    compared = _compared(found.judges) if issued and len(found.judges) > 1 else ()
-    lines = [*_there(found, labels), *compared, *([found.obstacle] if found.obstacle else [])]
-    lines += _certified(best) if best and issued else ()
-    lines += [*_offered(found), *_wrote(out, drawn, paths)]
     answer(
         document,
-        *lines,
+        *_there(found, labels),
+        *_compared(found.judges),
+        found.obstacle or None,
+        *_certified(found.best),
+        *_offered(found),
+        *_wrote(out, drawn, paths),
         *(f"next: {step}" for step in steps),
         code=0 if found.answer == "certificate" else NOTHING,
     )
-
-
-def _judge(one: JudgeAnswer) -> JsonObject:
-    decided = {f"{alpha:g}": share for alpha, share in zip(BUDGETS, one.decided, strict=False)}
-    return {"name": one.name, "auroc": one.auroc, "labelled": one.labelled, "decided": decided}
 
 
 def _there(found: DoctorReport, labels: Path | None) -> Iterator[str]:
@@ -141,7 +117,9 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _compared(judges: Sequence[JudgeAnswer]) -> Iterator[str]:
-    """Say what each judge decides, and what the comparison costs."""
+    """Say what each of several judges decides, and what the comparison costs."""
+    if len(judges) < 2 or not judges[0].issued:
+        return
     for one in judges[:_MOST_JUDGES]:
         shares = ", ".join(
             f"{percent(share)} decided with {at_most(alpha)}"
@@ -155,30 +133,33 @@ def _compared(judges: Sequence[JudgeAnswer]) -> Iterator[str]:
     )
 
 
-def _certified(best: JudgeAnswer) -> Iterator[str]:
+def _certified(best: JudgeAnswer | None) -> Iterator[str]:
     """Say what is certified at each budget, or why nothing is at the widest."""
-    widest = 0.0
-    for found in best.issued:
-        # wider budgets whose sides overlap decide less
-        if found.sides.decided > widest:
-            yield found.sides.sentence
-            if not widest:
-                yield found.promise
-            widest = found.sides.decided
-    shown = best.issued[0]
-    if not widest:
-        shown = best.issued[-1]
-        yield shown.sides.sentence
+    if best is None or not best.issued:
+        return
+    holding = [found for found in best.issued if found.sides.decided]
+    if not holding:
+        yield best.issued[-1].sides.sentence
         if best.rung:
             # findings of each side would give other numbers of tasks
             yield f"At {percent(BUDGETS[-1])} wrong: {best.rung}"
             return
+    elif len(holding) > 1 and holding[1].sides.decided <= holding[0].sides.decided:
+        # a wider budget whose sides overlap decides less
+        del holding[1]
+    for place, found in enumerate(holding):
+        yield found.sides.sentence
+        if place == 0:
+            yield found.promise
+    shown = best.issued[0] if holding else best.issued[-1]
     # why a side decides nothing matters where no side decides anything
-    for certificate in shown.certificates:
-        for finding in certificate.findings:
-            if finding["code"] != "nothing_passes" or not widest:
-                yield f"{WORDS[certificate.side]}: {finding['code']}: {finding['message']}"
-                return
+    said = [
+        f"{WORDS[item.side]}: {finding['code']}: {finding['message']}"
+        for item in shown.certificates
+        for finding in item.findings
+        if finding["code"] != "nothing_passes" or not holding
+    ]
+    yield from said[:1]
 
 
 def _offered(found: DoctorReport) -> Iterator[str]:
@@ -187,23 +168,19 @@ def _offered(found: DoctorReport) -> Iterator[str]:
         return
     rate, area = found.guess
     if found.plan is None:
-        enough = f"More labels alone will not help a judge of AUROC {area:.2f}."
-        if found.needed is not None:
-            enough = (
-                f"About {found.needed:,} tasks with one labelled run each have a fair chance, if "
-                f"the judge's AUROC is {area:.2f}."
-            )
-        yield f"{number_of(found.found['tasks'], 'task')} can promise nothing. {enough}"
+        tasks = number_of(found.found["tasks"], "task")
+        yield f"{tasks} can promise nothing if the judge's AUROC is {area:.2f}."
         return
     known = "A guess: half of the runs succeed, AUROC"
     if found.guess != GUESS:
         known = f"Taken from the labels: {percent(rate)} of the runs succeed, AUROC"
     yield f"What labels would buy. {known} {area:.2f}."
     for plan in found.plans:
+        budgets = zip(BUDGETS, plan.decided, plan.chance, strict=True)
         parts = [
             f"{percent(share)} decided with {_wrong(alpha, plan.promise)} "
             f"(chance {100 * chance:.0f} %)"
-            for alpha, share, chance in zip(BUDGETS, plan.decided, plan.chance, strict=True)
+            for alpha, share, chance in budgets
             if chance
         ]
         each = f"{number_of(plan.attempts, 'run')} of each of {number_of(plan.tasks, 'task')}"

@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
 from certify_assets.cli.options import SHARE
 from certify_assets.cli.output import escaped
-from certify_assets.errors import CertifyError
 from certify_assets.words import percent
 
 #: GitHub shows ten annotations of a kind for a step, and a summary of at most one MiB
@@ -41,7 +38,7 @@ def too_little(share: float, minimum: float | None, what: str = "") -> list[str]
     ]
 
 
-def report(
+def report_gate(
     subject: str, said: Sequence[str], failed: Sequence[str] = (), warnings: Sequence[str] = ()
 ) -> None:
     """Write job summary and annotations where a step of GitHub Actions asks for them.
@@ -55,9 +52,11 @@ def report(
     failed, warnings : sequence of str
         Why the gate is closed; what a reader should know.
     """
-    path, command = os.environ.get("GITHUB_STEP_SUMMARY"), _command()
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    context = click.get_current_context(silent=True)
     if not path:
         return
+    command = "certify" if context is None else context.command_path
     lines = [f"### {markdown(command)}: {markdown(subject)}", *map(markdown, said)]
     lines += [f"**Failed**: {markdown(reason)}" for reason in failed]
     lines += [f"- {markdown(warning)}" for warning in warnings]
@@ -72,26 +71,6 @@ def report(
         annotate("notice", command, said[0])
     for warning in warnings[:_MOST_ANNOTATED]:
         annotate("warning", command, warning)
-
-
-def _command() -> str:
-    context = click.get_current_context(silent=True)
-    return "certify" if context is None else context.command_path
-
-
-def gated(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Annotate also what a command refuses."""
-
-    @wraps(command)
-    def annotated(*given: Any, **options: Any) -> Any:
-        try:
-            return command(*given, **options)
-        except (CertifyError, click.ClickException) as error:
-            if os.environ.get("GITHUB_STEP_SUMMARY"):
-                annotate("error", _command(), getattr(error, "message", "") or str(error))
-            raise
-
-    return annotated
 
 
 def annotate(level: str, title: str, text: str) -> None:

@@ -1,63 +1,53 @@
-"""``certify ops ingest`` and ``export``: runs in, decisions out."""
+"""``certify ops ingest``, ``export`` and ``outcomes``: runs in, decisions out, later truth."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.options import PATH, corpus_option, parse_literals
+from certify_assets.cli.options import corpus_option, source_options
 from certify_assets.cli.output import (
     NOTHING,
+    OUT,
+    PATH,
     TextTable,
     answer,
     answers,
+    decisions_table,
+    figure,
     figures,
     read_alike,
-    refuse_overwrite,
     say,
-    wants_json,
     write_tables,
 )
 from certify_assets.cli.progress import progress
+from certify_assets.cli.reading import column_options, remedies, say_read_as
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError
+from certify_assets.errors import CertifyError, InputError
 from certify_assets.storage.urls import absolute
-from certify_assets.words import WORDS, percent
+from certify_assets.tables.settings import ReadingOptions
+from certify_assets.words import WORDS, number_of
 
 if TYPE_CHECKING:
     from certify_assets.operations.batches import BatchRecord
+    from certify_assets.operations.monitor_record import MonitorRecord
+    from certify_assets.operations.outcomes import DecidedOutcome
     from certify_assets.operations.receiving import Received
 
 _COUNTS = ("batch", "runs", "new", "changed", "known", "files")
 
 
 @click.command()
-@click.argument("corpus")
-@click.argument("paths", metavar="[PATH]…", nargs=-1)
-@click.option(
-    "--format",
-    "format_name",
-    default="",
-    show_default=False,
-    metavar="NAME",
-    help=(
-        "Source format, or auto to take the one that fits. [default: format and options of the "
-        "corpus, auto where it comes with the package]"
-    ),
-)
-@click.option(
-    "--option",
-    "options",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Option of the source format; repeat for more.",
-)
+@corpus_option
+@click.argument("paths", metavar="[PATH]…", type=click.Path(), nargs=-1)
+@source_options
 @click.option(
     "--decisions",
-    type=PATH,
+    type=OUT,
     help="Write every row of this call's batches here (CSV, Parquet or JSON Lines).",
 )
 @click.option("--dry-run", is_flag=True, help="Say what is new; store and decide nothing.")
@@ -72,13 +62,12 @@ _COUNTS = ("batch", "runs", "new", "changed", "known", "files")
     help="Tasks with new ids are new, though known ones have their instructions.",
 )
 @click.option("--undo", metavar="BATCH", help="Take an unreviewed batch back; read nothing.")
-@corpus_option
 @answers
 def ingest(
     corpus: Corpus,
     paths: tuple[str, ...],
-    format_name: str,
-    options: tuple[str, ...],
+    format_name: str | None,
+    options: Mapping[str, Any],
     decisions: Path | None,
     dry_run: bool,
     draw: bool,
@@ -87,6 +76,7 @@ def ingest(
 ) -> None:
     """Decide new runs of a corpus: auto-fail, auto-pass or review.
 
+    Format and options are by default those of the corpus, auto where it comes with the package.
     Without PATH the files in inbox/CORPUS/ of the data root are read. PATH is a file, folder or
     archive of runs, or an fsspec URL, whose files are copied within limits. For a table of scores
     use `certify decide`. Outcomes are not needed and never read. Runs that a batch holds already
@@ -103,8 +93,6 @@ def ingest(
     from certify_assets.operations.deployment import Deployment
     from certify_assets.operations.receiving import receive, undo_batch
 
-    places = {f"PATH {number}": Path(path) for number, path in enumerate(paths, 1)}
-    refuse_overwrite({"--decisions": decisions}, places)
     if undo is not None:
         if paths or dry_run or draw:
             raise InputError("--undo takes a batch back and reads nothing; give it alone.")
@@ -119,8 +107,8 @@ def ingest(
     received = receive(
         corpus,
         [absolute(path) for path in paths],
-        format=format_name,
-        options=parse_literals(options, "--option"),
+        format=format_name or "",
+        options=options,
         dry_run=dry_run,
         new_tasks=new_tasks,
     )
@@ -159,13 +147,11 @@ def ingest(
         "sentences": list(received.sentences),
         "batches": [item.to_dict() for item in records],
     }
-    read = _read(received) if received.files or not draw else []
+    blocks: list[Any] = _read(received) if received.files or not draw else []
     if not dry_run:
-        # came before the result
-        for sentence in () if wants_json() else read:
+        for sentence in blocks:
             say(sentence)
-        read = []
-    blocks = [*read, *(block for record in records for block in _decided(record))]
+        blocks = [block for record in records for block in _decided(record)]
     blocks += draws or (["No run waits for a draw of labels."] if draw else [])
     # what was read is said already
     answer(document, *(blocks or [None]), code=NOTHING if refused else 0)
@@ -193,28 +179,22 @@ def _write(corpus: Corpus, records: list[BatchRecord], path: Path) -> None:
 
 def _read(received: Received) -> list[str]:
     """Say what was read of a delivery."""
-    dropped = ", ".join(f"{reason}: {n}" for reason, n in received.dropped.items())
-    counted = (
-        f"{received.runs:,} runs read; {received.new:,} new, {received.changed:,} changed, "
-        f"{received.known:,} received before; left out: {dropped or 'nothing'}."
-    )
-    return [
-        *([counted] if received.files else []),
-        *read_alike(received.read_as),
-        *received.sentences,
-    ]
+    lines = [*read_alike(received.read_as), *received.sentences]
+    if received.files:
+        counted = (
+            f"{received.runs:,} runs read; {received.new:,} new, {received.changed:,} changed, "
+            f"{received.known:,} received before; left out: {figure('dropped', received.dropped)}."
+        )
+        lines.insert(0, counted)
+    return lines
 
 
 def _decided(record: BatchRecord) -> list[Any]:
     """Return what became of the runs of a batch, and what it rests on."""
-    rows = [
-        [WORDS.get(name, name), f"{number:,}", percent(number / max(1, record.rows))]
-        for name, number in record.decisions.items()
-    ]
     asked = ", ".join(f"{name} {number:,}" for name, number in record.asked.items() if name)
     title = f"Batch {record.batch}: {record.rows:,} runs"
     return [
-        TextTable(title, ["decision", "runs", "share"], rows),
+        decisions_table(title, record.decisions),
         *(f"  {name}: {number:,}" for name, number in record.reasons.items()),
         f"Reviewers are asked about: {asked or 'nothing'}",
         *(f"Promise: {promise}" for promise in record.promises),
@@ -223,7 +203,7 @@ def _decided(record: BatchRecord) -> list[Any]:
 
 
 @click.command("export")
-@click.argument("corpus")
+@corpus_option
 @click.argument("path", metavar="FILE")
 @click.option(
     "--format",
@@ -234,7 +214,6 @@ def _decided(record: BatchRecord) -> list[Any]:
     "LangSmith; with mlflow, FILE is the address of the server (http://HOST:PORT) or database.",
 )
 @click.option("--batch", default="", help="Only the decisions of this batch. [default: all]")
-@corpus_option
 @answers
 def export(corpus: Corpus, path: str, tool: str, batch: str) -> None:
     """Write decisions as a file that a tracing tool imports, or log them as assessments in MLflow.
@@ -256,3 +235,97 @@ def export(corpus: Corpus, path: str, tool: str, batch: str) -> None:
         del document["unchanged"]
     where = ", ".join(map(str, made.files)) or without_credentials(path)
     answer(document, *figures(f"{made.written} decisions for {tool}: {where}", document))
+
+
+_SHOWN = 2
+_OUTCOMES = ("failure", "success")
+_USES = {
+    "monitor": "drawn: they feed the monitor",
+    "labelled": "drawn and labelled: the label counts",
+    "not_drawn": "not drawn: no random sample, so they feed nothing",
+}
+
+
+@click.command()
+@corpus_option
+@click.argument("path", metavar="FILE", type=PATH)
+@click.option(
+    "--source",
+    default="outcome",
+    metavar="NAME",
+    help="Where the outcomes come from, such as ci or refund. Each source has one outcome of a run.",
+)
+@column_options
+@answers
+def outcomes(corpus: Corpus, path: Path, source: str, reading: ReadingOptions) -> None:
+    """Add outcomes that got known after runs were decided: CI results, reverts, refunds.
+
+    FILE is a table with trajectory_id and outcome. Runs that no batch decided are counted and left
+    out; a file of such runs alone is refused. The same file again adds nothing. Where two sources
+    differ, the later one counts and the run is listed. Outcomes of drawn
+    runs feed the monitor, in the order of the draw: one counts once every drawn run before it has
+    an outcome or a label. Labels of reviewers go before outcomes, and contradictions are listed.
+    Outcomes of other runs are listed and feed nothing. Exit 3 where the monitor raises an alarm.
+    """
+    from certify_assets.operations.outcomes import decided_outcomes, import_outcomes
+
+    with remedies():
+        made = import_outcomes(corpus, path, reading, source=source)
+    say_read_as(path, made.read_as)
+    known, monitored = decided_outcomes(corpus), _monitored(corpus)
+    uses = {use: [item for item in known if item.use == use] for use in _USES}
+    wrong = [item for item in known if item.wrong]
+    contradictions = [item for item in known if item.contradicted]
+    document = {
+        "corpus": corpus.name,
+        "source": source,
+        "added": made.added,
+        "stood_already": made.stood_already,
+        "without_outcome": made.without_outcome,
+        "unknown": len(made.unknown),
+        "uses": {use: len(items) for use, items in uses.items()},
+        "wrong": [asdict(item) for item in wrong],
+        "contradictions": [asdict(item) for item in contradictions],
+        "monitor": monitored and {"status": monitored.status, "reason": monitored.reason},
+    }
+    rows = [
+        [_USES[use], f"{len(items):,}", f"{sum(item.wrong for item in items):,}"]
+        for use, items in uses.items()
+    ]
+    blocks: list[Any] = [
+        f"{number_of(made.added, 'outcome')} added, {made.stood_already:,} known before.",
+        TextTable("Known outcomes", ["use", "runs", "decided wrongly"], rows),
+        *_listed("Decided wrongly", wrong),
+        *_listed("Reviewers, or another source before, said otherwise", contradictions),
+    ]
+    if made.unknown:
+        blocks.insert(1, f"In no decided batch: {number_of(len(made.unknown), 'run')}.")
+    if monitored:
+        blocks.append(f"Monitor: {monitored.reason}")
+    alarm = monitored is not None and monitored.status == "alarm"
+    answer(document, *blocks, code=NOTHING if alarm else 0)
+
+
+def _monitored(corpus: Corpus) -> MonitorRecord | None:
+    """Put the outcomes to the monitor of the deployed judge."""
+    from certify_assets.operations.monitoring import monitor_deployed
+
+    try:
+        return monitor_deployed(corpus)
+    except CertifyError as error:
+        say(f"warning: the outcomes are stored, and the monitor did not read them: {error}")
+        return None
+
+
+def _listed(title: str, items: Sequence[DecidedOutcome]) -> list[str]:
+    """Return a line with the number of runs, and one for each of the first."""
+    if not items:
+        return []
+    lines = [f"{title}: {len(items):,}"]
+    for item in items[:_SHOWN]:
+        decision = WORDS.get(item.decision, item.decision)
+        said = f"{_OUTCOMES[item.outcome]} ({item.source})"
+        lines.append(f"  {item.trajectory_id}: {decision}, then {said}")
+    if (more := len(items) - _SHOWN) > 0:
+        lines.append(f"  and {more:,} more (--json lists them)")
+    return lines

@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from certify_assets.cli.compare import compare
-from certify_assets.cli.options import PATH, corpus_option, store_option
+from certify_assets.cli.options import corpus_option, store_option
 from certify_assets.cli.output import (
+    NOTHING,
+    OUT,
+    PATH,
     answer,
     answers,
     complain,
     figure,
     figures,
     read_alike,
-    refuse_overwrite,
     say,
+    section_blocks,
     table,
     write_tables,
+    write_text,
 )
 from certify_assets.cli.progress import progress
 from certify_assets.corpora.corpus import Corpus
@@ -59,9 +62,6 @@ def judge() -> None:
     """Train, score and compare judges."""
 
 
-judge.add_command(compare)
-
-
 @judge.command("list")
 @store_option
 @answers
@@ -84,9 +84,8 @@ def list_(store: Store) -> None:
 
 
 @judge.command("train")
-@click.argument("corpus")
-@judge_option
 @corpus_option
+@judge_option
 @answers
 def train(corpus: Corpus, name: str) -> None:
     """Train a judge on the SFT split of a corpus, which must be split already.
@@ -112,12 +111,11 @@ def train(corpus: Corpus, name: str) -> None:
 
 
 @judge.command("score")
-@click.argument("corpus")
+@corpus_option
 @click.argument("paths", nargs=-1, type=PATH)
 @judge_option
 @click.option("--format", "format_name", default="auto", help="Source format of PATHS.")
-@click.option("--out", type=PATH, help="Write the score table here: .csv, .parquet or .jsonl.")
-@corpus_option
+@click.option("--out", type=OUT, help="Write the score table here: .csv, .parquet or .jsonl.")
 @answers
 def score(
     corpus: Corpus,
@@ -141,9 +139,6 @@ def score(
         raise InputError(
             f"{out} does not end in {', '.join(_TABLES)}; choose one of them for --out."
         )
-    refuse_overwrite(
-        {"--out": out}, {f"run {number}": path for number, path in enumerate(paths, 1)}
-    )
     judged = JudgedCorpus(corpus, name)
     if paths:
         table, dropped, bill = _new_runs(judged, paths, format_name)
@@ -188,3 +183,43 @@ def _new_runs(
     with progress() as report:
         table, bill = judge.score_runs(frame, report=report)
     return table, found.dropped, bill
+
+
+@judge.command()
+@click.argument("corpora", nargs=-1)
+@click.option("--html", type=OUT, help="Write the page here.")
+@click.option(
+    "--csv",
+    type=OUT,
+    help="Write the first table as CSV to FILE, the others next to it under their names.",
+)
+@store_option
+@answers
+def compare(corpora: tuple[str, ...], html: Path | None, csv: Path | None, store: Store) -> None:
+    """Compare the judges of corpora: ranking, certified coverage, audit, cost.
+
+    CORPORA are names; without them every corpus of the data root that a judge has scored. Says
+    which judge is best at what, and what does not help. TEST figures are those of the audits:
+    nothing here reads TEST. Exit 3 where no corpus has scores.
+    """
+    from certify_assets.corpora.config import load_config
+    from certify_assets.operations.comparison import compare_corpora
+    from certify_assets.reports.comparison_page import (
+        comparison_sections,
+        comparison_tables,
+        render_comparison,
+    )
+
+    for name in corpora:
+        load_config(store, name)
+    document = compare_corpora(store, corpora or None)
+    if html is not None:
+        write_text(html, render_comparison(document["corpora"], document["left_out"]))
+    if csv is not None:
+        # one table a file: two headers in one are no CSV
+        for number, found in enumerate(comparison_tables(document["corpora"])):
+            place = csv.with_stem(f"{csv.stem}_{found.name}") if number else csv
+            write_text(place, found.csv())
+    sections = comparison_sections(document["corpora"], document["left_out"])
+    code = 0 if document["corpora"] else NOTHING
+    answer(document, *section_blocks(sections), code=code)

@@ -10,9 +10,19 @@ from typing import Any
 
 import click
 
-from certify_assets.cli.options import PATH, store_option
-from certify_assets.cli.output import NOTHING, answer, answers, say, show_line, table
+from certify_assets.cli.options import store_option
+from certify_assets.cli.output import (
+    NOTHING,
+    OUT,
+    answer,
+    answers,
+    say,
+    show_line,
+    table,
+    write_text,
+)
 from certify_assets.storage.store import Store
+from certify_assets.words import number_of
 
 _READS = ("first", "reused", "replay", "changed", "unregistered", "pool", "results", "last")
 
@@ -81,20 +91,16 @@ def ledger_verify(corpus: str | None, heads: tuple[str, ...], store: Store) -> N
     names. Certificates, audits, deployments and Dagster's and MLflow's metadata name one under
     ``ledger``. Exit 3 with the first fault.
     """
-    from certify_assets.reports.wording import counted
     from certify_assets.storage.care import verify
     from certify_assets.storage.events import head_text, parse_head
 
     found = verify(store, corpus, map(parse_head, heads))
-    said = []
+    said = [] if found else ["The data root has no event yet."]
     for item in found:
-        about = f"{counted(item.events, 'event')}, {counted(item.objects, 'object')}"
+        about = f"{number_of(item.events, 'event')}, {number_of(item.objects, 'object')}"
         name = item.head["corpus"]
-        said.append(
-            f"{name} is whole: {about}, head {head_text(item.head)}"
-            if name
-            else f"The data root itself is whole: {about}"
-        )
+        whole = f"{name} is whole: {about}, head {head_text(item.head)}"
+        said.append(whole if name else f"The data root itself is whole: {about}")
         if item.blanked:
             said.append(
                 f"  {item.blanked} of the events were blanked: what they say is not verified."
@@ -104,29 +110,24 @@ def ledger_verify(corpus: str | None, heads: tuple[str, ...], store: Store) -> N
 
 @ledger.command("export")
 @click.argument("corpus")
-@click.option("--out", type=PATH, metavar="FILE", help="Write here, not to stdout.")
+@click.option("--out", type=OUT, metavar="FILE", help="Write here, not to stdout.")
 @store_option
 def ledger_export(corpus: str, out: Path | None, store: Store) -> None:
     """Write the events of CORPUS as JSON Lines, which an auditor verifies without the data root.
 
     docs/security.md has the program for it.
     """
-    from certify_assets.files import replacing
     from certify_assets.storage.care import export
     from certify_assets.storage.events import head_text
 
-    lines = export(store, corpus)
+    lines = [*export(store, corpus)]
     if out is None:
         for line in lines:
             click.echo(line)
         return
-    written = 0
-    with replacing(out) as stream:
-        for line in lines:
-            stream.write(f"{line}\n".encode())
-            written += 1
+    write_text(out, "".join(f"{line}\n" for line in lines))
     # a corpus that is known has an event
-    show_line(f"{out}: {written:,} events, head {head_text(json.loads(line))}")
+    show_line(f"{out}: {len(lines):,} events, head {head_text(json.loads(lines[-1]))}")
 
 
 @ledger.command("blank")

@@ -18,6 +18,7 @@ import click
 
 from certify_assets._version import __version__
 from certify_assets.cli import progress
+from certify_assets.cli.gate import annotate
 from certify_assets.cli.options import GIVEN
 from certify_assets.cli.output import NOTHING, complain, emit_json
 from certify_assets.cli.progress import heartbeat
@@ -45,11 +46,11 @@ _SECTIONS: Final[dict[str, dict[str, str]]] = {
     "Corpora and judges": {
         "run": "Run the pipeline of one corpus, from runs to pages.",
         "demo": "Run the pipeline of the embedded corpora.",
-        "corpus": "Import, list, show, split and remove corpora.",
+        "corpus": "Import, list, show and remove corpora.",
         "judge": "Train, score and compare judges.",
     },
     "Operation": {
-        "ops": "Deploy judges, ingest batches, recertify, and follow decisions to their sources.",
+        "ops": "Deploy judges, decide new runs, recertify, and trace decisions.",
         "review": "Show, export, serve and import the review queue.",
         "ledger": "Show who read TEST; verify and export the ledger.",
         "backup": "Copy the data root into a folder while others work.",
@@ -66,6 +67,12 @@ _SECTIONS: Final[dict[str, dict[str, str]]] = {
     },
 }
 _COMMANDS: Final = [name for part in _SECTIONS.values() for name in part]
+#: what `--help` lists; `--help-all` lists every command
+_FIRST: Final = (
+    *("doctor", "sample", "certificate", "verify", "audit", "decide"),
+    *("corpus", "run", "ops", "review"),
+)
+_ALL: Final = "certify_assets.help_all"
 #: modules of commands that do not have one of their own name
 _MODULES: Final = {
     "show": "certificate",
@@ -110,14 +117,22 @@ class _Lazy(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in _COMMANDS and (close := get_close_matches(name, _COMMANDS, n=1)):
-            meant = f"Did you mean 'certify {close[0]}'?"
-            raise click.UsageError(f"No such command '{name}'. {meant}", ctx)
+            raise click.UsageError(f"No such command '{name}'. Did you mean '{close[0]}'?", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        shown = _COMMANDS if ctx.meta.get(_ALL) else _FIRST
         for heading, commands in _SECTIONS.items():
-            with formatter.section(heading):
-                formatter.write_dl([*commands.items()])
+            if listed := [(name, commands[name]) for name in commands if name in shown]:
+                with formatter.section(heading):
+                    formatter.write_dl(listed)
+
+
+def _help_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.meta[_ALL] = True
+        click.echo(ctx.get_help())
+        ctx.exit()
 
 
 @click.group(
@@ -127,8 +142,17 @@ class _Lazy(click.Group):
         "max_content_width": 120,
         "show_default": True,
     },
+    epilog="`certify --help-all` lists every command.",
 )
 @click.version_option(__version__, prog_name="certify")
+@click.option(
+    "--help-all",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_help_all,
+    help="List every command, and exit.",
+)
 def cli() -> None:
     """Certified selective automation of LLM agent evaluation.
 
@@ -158,9 +182,9 @@ def main(arguments: list[str] | None = None) -> None:
         error.show()
         code = 2
     except click.ClickException as error:
-        code = _complain(error.format_message(), 2)
+        code = _refused(error.format_message(), 2, arguments)
     except CertifyError as error:
-        code = _complain(str(error), error.exit_code)
+        code = _refused(str(error), error.exit_code, arguments)
         if code == NOTHING and "--json" in (sys.argv[1:] if arguments is None else arguments):
             # an answer, and not a fault of what was given
             emit_json({"error": str(error)})
@@ -213,6 +237,14 @@ def _remedy(error: ImportError, arguments: Sequence[str]) -> str:
         if found and found[1].lower() == distribution:
             return f"This step needs it: pip install 'certify_assets[{found[2]}]'."
     return f"This step needs it: pip install {distribution}."
+
+
+def _refused(sentence: str, code: int, arguments: list[str] | None) -> int:
+    """Say what a command refuses, in GitHub Actions also as an annotation."""
+    if os.environ.get("GITHUB_STEP_SUMMARY"):
+        words = sys.argv[1:] if arguments is None else arguments
+        annotate("error", " ".join(["certify", *words[:1]]), sentence)
+    return _complain(sentence, code)
 
 
 def _complain(sentence: str, code: int) -> int:

@@ -12,14 +12,13 @@ import numpy as np
 
 from certify_assets.certificates.certificate_files import Choice, load_certificates, one_a_side
 from certify_assets.cli.options import (
-    PATH,
     certificate_argument,
     judge_option,
     scores_argument,
     split_option,
     truth_option,
 )
-from certify_assets.cli.output import NOTHING, answer, answers
+from certify_assets.cli.output import NOTHING, PATH, answer, answers
 from certify_assets.cli.reading import choice_options, column_options, labelled_rows, read_scores
 from certify_assets.errors import InputError
 from certify_assets.tables.drawn import filled

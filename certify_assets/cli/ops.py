@@ -9,24 +9,22 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from certify_assets.cli.ingest import export, ingest
+from certify_assets.cli.ingest import export, ingest, outcomes
 from certify_assets.cli.options import (
     COUNT,
     NATURAL,
-    PATH,
     SHARE,
     corpus_option,
     open_corpus,
     store_option,
 )
-from certify_assets.cli.outcomes import outcomes
 from certify_assets.cli.output import (
     NOTHING,
+    OUT,
     TextTable,
     answer,
     answers,
     figures,
-    printable,
     say,
     table,
     write_text,
@@ -38,16 +36,13 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import SIDES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.tree import Tree
+    from collections.abc import Iterator, Sequence
 
     from certify_assets.operations.batch_audit import AuditSummary
     from certify_assets.operations.deployment import DeploymentRecord
     from certify_assets.operations.lineage import Link
     from certify_assets.storage.store import Store
 
-_STYLES = {"holds": "green", "differs": "bold red", "missing": "bold red", "told": ""}
 _SHOWN_SOURCES = _SHOWN_DEPLOYMENTS = 5
 _LISTED = {"number", "time", "judge", "alpha", "certificates"}
 _DEPLOYED = ("judge", "number", "time", "budgets", "certificates", "sampling", "mlflow")
@@ -58,14 +53,12 @@ def ops() -> None:
     """Deploy judges, ingest batches, recertify, and follow decisions to their sources."""
 
 
-ops.add_command(export)
-ops.add_command(ingest)
-ops.add_command(outcomes)
-ops.add_command(recertify)
+for _command in (export, ingest, outcomes, recertify):
+    ops.add_command(_command)
 
 
 @ops.command()
-@click.argument("corpus")
+@corpus_option
 @click.argument("judge")
 @click.option(
     "--alpha", "alphas", multiple=True, metavar="[SIDE=]A",
@@ -105,7 +98,6 @@ ops.add_command(recertify)
         "at first drawn now]"
     ),
 )
-@corpus_option
 @answers
 def deploy(
     corpus: Corpus,
@@ -145,9 +137,8 @@ def deploy(
 
 
 @ops.command()
-@click.argument("corpus")
-@click.argument("number", type=COUNT, required=False)
 @corpus_option
+@click.argument("number", type=COUNT, required=False)
 @answers
 def rollback(corpus: Corpus, number: int | None) -> None:
     """Deploy again what deployment NUMBER was. [default: the one before the current]
@@ -162,8 +153,8 @@ def rollback(corpus: Corpus, number: int | None) -> None:
         deployments = read_deployments(corpus)
         if len(deployments) < 2:
             raise InputError(
-                f"{corpus} has no deployment before the current one; `certify ops status "
-                f"{corpus}` shows those that there are."
+                f"{corpus} has no deployment before the current one. `certify ops status {corpus}` "
+                "shows its deployments."
             )
         *earlier, now = deployments
         again = [item.number for item in earlier if item.is_again(now)]
@@ -190,7 +181,6 @@ def _deployed(made: DeploymentRecord) -> list[Any]:
 
 
 @ops.command()
-@click.argument("corpus")
 @corpus_option
 @answers
 def status(corpus: Corpus) -> None:
@@ -226,10 +216,8 @@ def status(corpus: Corpus) -> None:
         spent: object = deployed_spending(corpus).total()
     except CertifyError as error:
         spent = str(error)
-    automatic = last_automatic(corpus)
-    refusal = Deployment.of(corpus).refusal
-    found = load_deployment(corpus)
-    earlier = read_deployments(corpus)
+    automatic, earlier = last_automatic(corpus), read_deployments(corpus)
+    found, refusal = load_deployment(corpus), Deployment.of(corpus).refusal
     document = {
         "corpus": corpus.name,
         "deployment": None if found is None else found.to_dict(),
@@ -243,31 +231,24 @@ def status(corpus: Corpus) -> None:
         "delta_spent": spent,
         "automatic": None if automatic is None else automatic.model_dump(mode="json"),
     }
-    numbers = ", ".join(f"{item.number} ({item.judge})" for item in earlier[-_SHOWN_DEPLOYMENTS:])
-    alone = found is not None and found.batch_only
-    what = "Batch certificates decide new runs." if alone else "It decides new runs."
-    answer(
-        document,
-        *([] if found is None else _deployed(found)),
-        *([f"Deployments, the last ones: {numbers}."] if len(earlier) > 1 else []),
-        f"δ spent: {spent}.",
-        *(
-            [f"auto_deploy is {automatic.policy}: {automatic.reason}"]
-            if automatic and automatic.reason
-            else []
-        ),
-        what if refusal is None else str(refusal),
-        *([] if refusal or found is None else filter(None, [behind(corpus, found)])),
-        *_batches(audits),
-        *faults,
-        *(str(item["sentence"]) for item in waiting),
-        *(
-            [f"Outcomes known afterwards: {known['runs']} runs, {known['wrong']} decided wrongly."]
-            if known["runs"]
-            else []
-        ),
-        code=0 if refusal is None and not faults else NOTHING,
-    )
+    blocks = [] if found is None else _deployed(found)
+    if len(earlier) > 1:
+        last = ", ".join(f"{item.number} ({item.judge})" for item in earlier[-_SHOWN_DEPLOYMENTS:])
+        blocks.append(f"Deployments, the last ones: {last}.")
+    blocks.append(f"δ spent: {spent}.")
+    if automatic and automatic.reason:
+        blocks.append(f"auto_deploy is {automatic.policy}: {automatic.reason}")
+    if refusal is not None:
+        blocks.append(str(refusal))
+    elif found is not None:
+        alone = "Batch certificates decide new runs."
+        blocks.append(alone if found.batch_only else "It decides new runs.")
+        blocks.append(behind(corpus, found) or None)
+    blocks += [*_batches(audits), *faults, *(item["sentence"] for item in waiting)]
+    if known["runs"]:
+        wrong = f"{known['wrong']} decided wrongly"
+        blocks.append(f"Outcomes known afterwards: {known['runs']} runs, {wrong}.")
+    answer(document, *blocks, code=0 if refusal is None and not faults else NOTHING)
 
 
 def _batches(audits: Sequence[AuditSummary]) -> list[Any]:
@@ -286,9 +267,8 @@ def _batches(audits: Sequence[AuditSummary]) -> list[Any]:
 
 
 @ops.command()
-@click.argument("corpus")
-@click.option("--page", type=PATH, metavar="FILE", help="Write the page here.")
 @corpus_option
+@click.option("--page", type=OUT, metavar="FILE", help="Write the page here.")
 @answers
 def history(corpus: Corpus, page: Path | None) -> None:
     """Show every set of certificates: coverage, realised error, alarms and δ spent."""
@@ -327,11 +307,8 @@ def lineage(name: str, corpus: str | None, store: Store) -> None:
     said = "Every link holds."
     if broken:
         said = f"{len(broken)} links do not hold."
-    elif count["missing"]:
-        said = (
-            f"{count['holds']} links hold. Moved source files: {count['missing']}; they break "
-            "nothing."
-        )
+    elif moved := count["missing"]:
+        said = f"{count['holds']} links hold. Moved source files: {moved}; they break nothing."
     document = {
         "id": name,
         "corpus": whose,
@@ -340,28 +317,24 @@ def lineage(name: str, corpus: str | None, store: Store) -> None:
         "broken": [f"{link.kind} {link.name}: {link.status}" for link in broken],
         "lineage": [asdict(tree) for tree in trees],
     }
-    answer(document, *map(_tree, trees), said, code=NOTHING if broken else 0)
+    lines = (line for tree in trees for line in _lines(tree))
+    answer(document, *lines, said, code=NOTHING if broken else 0)
 
 
-def _tree(link: Link) -> Tree:
-    from rich.text import Text
-    from rich.tree import Tree
-
-    label = Text(printable(f"{link.kind} {link.name}"))
-    if link.status != "told" and (link.broken or link.status == "holds"):
-        label.append(f"  {link.status} {link.sha256[:12]}".rstrip(), style=_STYLES[link.status])
-    label.append(printable(f"  {link.detail}") if link.detail else "", style="dim")
-    made = Tree(label)
-    # a corpus may have thousands of source files; those that do not hold are all shown
-    shown = [
-        child
-        for number, child in enumerate(link.links)
-        if number < _SHOWN_SOURCES or child.kind != "source" or child.broken
-    ]
-    made.children += map(_tree, shown)
-    if hidden := len(link.links) - len(shown):
-        made.add(f"and {hidden} more source files, none of which differs")
-    return made
+def _lines(link: Link, depth: int = 0) -> Iterator[str]:
+    """Return a link and those below it, each a line that is indented by its depth."""
+    status = "" if link.status == "told" else f"{link.status} {link.sha256[:12]}"
+    parts = (f"{link.kind} {link.name}", status, link.detail)
+    yield "  " * depth + "  ".join(part.strip() for part in parts if part)
+    hidden = 0
+    for number, child in enumerate(link.links):
+        # a corpus may have thousands of source files; those that do not hold are all shown
+        if number < _SHOWN_SOURCES or child.kind != "source" or child.broken:
+            yield from _lines(child, depth + 1)
+        else:
+            hidden += 1
+    if hidden:
+        yield "  " * (depth + 1) + f"and {hidden} more source files, none of which differs"
 
 
 def _budgets(alphas: tuple[str, ...]) -> dict[str, float] | float | None:
@@ -376,8 +349,7 @@ def _budgets(alphas: tuple[str, ...]) -> dict[str, float] | float | None:
             budget = 0.0
         if not 0 < budget < 1 or side not in sides or side in named:
             raise click.UsageError(
-                f"--alpha {text!r} is no budget; give one such as .1, or one a side such as "
-                "reject=.1 and release=.2."
+                f"--alpha {text!r} is no budget. Give .1, or one a side: reject=.1 and release=.2."
             )
         if not found:
             return budget

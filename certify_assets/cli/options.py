@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from certify_assets.cli.output import OUT, PATH
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ GIVEN: Final = "certify_assets.given"
 # place of the URLs of copies there
 _COPIED: Final = "certify_assets.copied"
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-
-PATH = click.Path(path_type=Path)
 
 
 class _Source(click.Path):
@@ -99,32 +98,25 @@ COUNT = click.IntRange(min=1)
 
 certificate_argument = click.argument("certificate", type=PATH)
 scores_argument = click.argument("scores", type=SOURCE)
-out_option = click.option("--out", type=PATH, help="Also write the document to this file.")
+out_option = click.option("--out", type=OUT, help="Also write the document to this file.")
 judge_option = click.option(
     "--judge", metavar="NAME", help="The column, scorer, feedback or assessment that is the score."
 )
 truth_option = click.option("--truth", metavar="NAME", help="The same for the outcome.")
+labels_option = click.option(
+    "--labels", type=PATH, help="Labels by trajectory_id, in place of the outcomes of SCORES."
+)
 split_option = click.option(
     "--split", help="Rows to use, by the table's split column. [default: all]"
 )
 
 pilot_option = click.option(
-    "--pilot",
-    type=PATH,
-    help=(
-        "The pilot table that a betting certificate was issued with; it cannot be recomputed "
-        "without."
-    ),
+    "--pilot", type=PATH, help="The pilot table that a betting certificate was issued with."
 )
-
-
 pool_option = click.option(
     "--pool",
     type=PATH,
-    help=(
-        "The pool that a pseudo_task certificate was issued with; it cannot be recomputed without. "
-        "By default the one in the document of the platform."
-    ),
+    help="The pool that a pseudo_task certificate was issued with. [default: the document's]",
 )
 
 
@@ -177,6 +169,28 @@ def gathered(
     return add
 
 
+def source_options(command: _Command) -> _Command:
+    """Add --format and --option, by which runs are read."""
+    for option in (
+        click.option(
+            "--option",
+            "options",
+            multiple=True,
+            metavar="KEY=VALUE",
+            callback=lambda _, __, given: parse_literals(given, "--option"),
+            help="Option of the source format; repeat for more.",
+        ),
+        click.option(
+            "--format",
+            "format_name",
+            metavar="NAME",
+            help="Source format, or auto to take the one that fits.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 _root = click.option(
     "--root",
     envvar="CERTIFY_ROOT",
@@ -198,7 +212,7 @@ def store_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def corpus_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --root, and give the command its argument CORPUS opened, once for the whole of it."""
+    """Add CORPUS and --root, and give the command the corpus opened, once for the whole of it."""
 
     @wraps(command)
     def opened(*given: Any, root: str | None, corpus: str, **options: Any) -> Any:
@@ -206,7 +220,7 @@ def corpus_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
         return command(*given, corpus=open_corpus(open_store(root), corpus), **options)
 
-    return _root(opened)
+    return click.argument("corpus")(_root(opened))
 
 
 def open_corpus(store: Store, name: str) -> Corpus:

@@ -6,19 +6,22 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from certify_assets.errors import InputError
 from certify_assets.files import write_atomic
-from certify_assets.words import number_of, percent
+from certify_assets.words import WORDS, number_of, percent
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from certify_assets.reports.page import Section
     from certify_assets.tables.writing import Writable
@@ -61,18 +64,73 @@ _UNPRINTABLE = re.compile(
 )
 
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
 def _keep_json(context: click.Context, _: click.Parameter, value: bool) -> None:
     context.meta[_JSON] = value
 
 
-#: decorator of a command that ends with `answer`, which no command has to pass the flag to
-answers = click.option(
+_json_option = click.option(
     "--json",
     is_flag=True,
     expose_value=False,
     callback=_keep_json,
     help="Print one JSON document on stdout and nothing else.",
 )
+
+
+def answers(command: _Command) -> _Command:
+    """Add --json to a command that ends with `answer`; refuse outputs that name an input."""
+
+    @wraps(command)
+    def called(*given: Any, **options: Any) -> Any:
+        _refuse_overwrite(click.get_current_context())
+        return command(*given, **options)
+
+    return _json_option(cast("_Command", called))
+
+
+class Output(click.Path):
+    """The type of a path that a command writes."""
+
+
+#: a file that a command reads, and one that it writes
+PATH, OUT = click.Path(path_type=Path), Output(path_type=Path)
+
+
+def _refuse_overwrite(context: click.Context) -> None:
+    """Refuse outputs that name an input or one another, before anything is read."""
+    outputs, taken = list[tuple[str, Path]](), list[tuple[str, Path]]()
+    for param in context.command.params:
+        value = context.params.get(param.name or "")
+        name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
+        if isinstance(param.type, Output):
+            by_default = context.get_parameter_source(param.name or "") is ParameterSource.DEFAULT
+            outputs += [] if value is None or by_default else [(name, value)]
+        elif isinstance(param.type, click.Path) and not isinstance(value, Mapping):
+            values = value if isinstance(value, tuple) else (value,)
+            taken += [(name, Path(one)) for one in values if one is not None]
+    refuse_overwrite(outputs, taken)
+
+
+def refuse_overwrite(
+    outputs: Iterable[tuple[str, Path]], inputs: Iterable[tuple[str, Path]]
+) -> None:
+    """Refuse paths that are written and name one that is read, or one another."""
+    taken = [*inputs]
+    for name, path in outputs:
+        if other := next((other for other, there in taken if _same_file(path, there)), None):
+            raise InputError(
+                f"{name} is {path}, which is {other} too and would be overwritten. Give {name} "
+                "another path."
+            )
+        taken.append((name, path))
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    one, other = one.resolve(), other.resolve()
+    return one == other or (one.is_file() and other.is_file() and one.samefile(other))
 
 
 class TextTable(NamedTuple):
@@ -216,49 +274,46 @@ def complain(sentence: str) -> None:
 
 
 #: width that names in the first column of a table may take, whatever the terminal
-_NAME = 24
+_NAME: Final = 24
+_UNBOUNDED: Final = 10_000
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; turned, or one a row, where the terminal is narrow. Cells are never markup."""
+    """Print a table, turned where the terminal is too narrow for it. Cells are never markup."""
+    from rich.measure import Measurement
+
+    shown = console()
+    table = _drawn(title, columns, rows)
+    options = shown.options.update(max_width=_UNBOUNDED)
+    if rows and Measurement.get(shown, options, table).minimum > shown.width:
+        head, *turned = zip(columns, *rows, strict=True)
+        table = _drawn(title, head, turned)
+    shown.print(table)
+
+
+def _drawn(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    fits = _narrowest(columns, rows) <= console().width
-    if len(columns) > 2 and not fits:
-        head, *turned = zip(columns, *rows, strict=True)
-        if len(rows) > 1 and _narrowest(head, turned) <= console().width:
-            show_table(title, head, turned)
-            return
-        for row in rows:
-            cells = [list(pair) for pair in zip(columns[1:], row[1:], strict=True)]
-            show_table(f"{title}: {row[0]}", FIGURES, cells)
-        return
     table = Table(title=Text(printable(title)), title_justify="left", header_style="bold")
+    names = max((len(row[0]) for row in rows), default=0)
     for place, column in enumerate(columns):
-        # a name that is cut is a name that cannot be typed: folded where it must be, and in the
-        # first column only beyond a fair width
-        longest = max((len(row[0]) for row in rows), default=0) if place == 0 else 0
-        word = _longest_word([column, *(row[place] for row in rows)]) if fits else 0
-        table.add_column(
-            Text(printable(column)),
-            overflow="fold",
-            no_wrap=0 < longest <= _NAME,
-            min_width=min(max(longest, word), _NAME) or None,
-        )
+        # a name that is cut cannot be typed
+        whole = place == 0 and names <= _NAME
+        table.add_column(Text(printable(column)), overflow="fold", no_wrap=whole)
     for row in rows:
         table.add_row(*[Text(printable(cell)) for cell in row])
-    console().print(table)
+    return table
 
 
-def _narrowest(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Return the width below which a table has to break words."""
-    words = map(_longest_word, zip(columns, *rows, strict=True))
-    return sum(min(width, _NAME) for width in words) + 3 * len(columns) + 1
-
-
-def _longest_word(cells: Iterable[str]) -> int:
-    return max(len(word) for cell in cells for word in (*cell.split(), ""))
+def decisions_table(title: str, counts: Mapping[str, int]) -> TextTable:
+    """Return what becomes of runs, in numbers and shares."""
+    total = max(1, sum(counts.values()))
+    rows = [
+        [WORDS.get(name, name), f"{number:,}", percent(number / total)]
+        for name, number in counts.items()
+    ]
+    return TextTable(title, ["decision", "runs", "share"], rows)
 
 
 def figures(
@@ -335,23 +390,6 @@ def figure(name: str, value: Any) -> str:
     items = [f"{key}: {figure(key, item)}" for key, item in islice(value.items(), _FIRST)]
     rest = [f"and {len(value) - _FIRST:,} more"] if len(value) > _FIRST else []
     return ", ".join([*items, *rest]) or "nothing"
-
-
-def refuse_overwrite(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path | None]) -> None:
-    """Refuse outputs that name an input or one another, before anything is read."""
-    taken = [(name, path) for name, path in inputs.items() if path is not None]
-    for name, path in ((name, path) for name, path in outputs.items() if path is not None):
-        if other := next((other for other, there in taken if _same_file(path, there)), None):
-            raise InputError(
-                f"{name} is {path}, which is {other} too and would be overwritten. Give {name} "
-                "another path."
-            )
-        taken.append((name, path))
-
-
-def _same_file(one: Path, other: Path) -> bool:
-    one, other = one.resolve(), other.resolve()
-    return one == other or (one.is_file() and other.is_file() and one.samefile(other))
 
 
 def write_document(path: Path, document: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.gate import gated, min_coverage_option, report, too_little
+from certify_assets.cli.gate import min_coverage_option, report_gate, too_little
 from certify_assets.cli.options import corpus_option, store_option
 from certify_assets.cli.output import NOTHING, TextTable, answer, answers, complain, say, wants_json
 from certify_assets.corpora.corpus import Corpus
@@ -20,11 +20,15 @@ from certify_assets.words import WORDS, at_most, percent
 if TYPE_CHECKING:
     from certify_assets.operations.audit import Overview
 
+_WARN = (
+    "WARN: the audit cannot tell. Too few held-out tasks are decided, or the error is above the "
+    "budget within chance."
+)
 _LANGUAGE = ("lexical", "combined", "base", "sft")
 
 
 @click.command()
-@click.argument("corpus")
+@corpus_option
 @click.option(
     "--judge",
     "judges",
@@ -32,10 +36,8 @@ _LANGUAGE = ("lexical", "combined", "base", "sft")
     help="Only this judge; repeat for more. `certify judge list` names them. [default: those that "
     "need seconds]",
 )
-@corpus_option
 @min_coverage_option
 @answers
-@gated
 def run(corpus: Corpus, judges: tuple[str, ...], min_coverage: float | None) -> None:
     """Run the pipeline of one corpus: import, split, check, train, score, certify, audit, page.
 
@@ -50,16 +52,11 @@ def run(corpus: Corpus, judges: tuple[str, ...], min_coverage: float | None) -> 
     closed = list(_closed(shown, judges))
     decided = max((judge["decided"] for judge in shown["judges"]), default=0.0)
     missing = set(judges) - {judge["judge"] for judge in shown["judges"]}
-    failed = [
-        *closed,
-        *(
-            f"{name}: {shown['stale'].get(name, 'It has no certificate.')}"
-            for name in sorted(missing)
-        ),
-        *too_little(decided, min_coverage, " by the best judge"),
-    ]
+    failed = [*closed, *too_little(decided, min_coverage, " by the best judge")]
+    for name in sorted(missing):
+        failed.append(f"{name}: {shown['stale'].get(name, 'It has no certificate.')}")
     best = max(shown["judges"], key=lambda judge: judge["decided"], default=None)
-    report(
+    report_gate(
         corpus.name,
         ["Nothing is certified." if best is None else f"{best['judge']}: {best['summary']}"],
         failed,
@@ -151,8 +148,10 @@ def _blocks(store: Store, corpora: Sequence[Overview], seconds: float) -> list[A
     first = judged[0][1]["certificates"] if judged else ()
     budgets = [at_most(cell["alpha"]) for cell in first if cell["side"] == "reject"]
     title = "Auto-fail: share of runs that the judge decides alone (error on held-out tasks)"
+    unclear = any(cell["audit"] == "WARN" for _, judge in judged for cell in judge["certificates"])
     return [
         TextTable(title, ["corpus", "judge", *budgets], rows),
+        _WARN if unclear else None,
         *(f"{corpus['corpus']}, {said}" for corpus in corpora for said in _sentences(corpus)),
         f"\nDone in {seconds:g} s. Open {store.locate('index.html')}",
         "The same as a graph, with MLflow: certify ui",

@@ -14,18 +14,15 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.certificates.certificate_files import CertificateFile, Choice
-from certify_assets.certificates.sampling import Draw
-from certify_assets.cli.options import (
-    GIVEN,
-    OPEN_SHARE,
-    PATH,
-    SIDE,
-    gathered,
-    literal,
-    parse_settings,
+from certify_assets.certificates.certificate_files import (
+    CertificateFile,
+    Choice,
+    load_certificates,
+    one_a_side,
 )
-from certify_assets.cli.output import say
+from certify_assets.certificates.sampling import Draw
+from certify_assets.cli.options import GIVEN, OPEN_SHARE, SIDE, gathered, literal, parse_settings
+from certify_assets.cli.output import PATH, say
 from certify_assets.corpora import CERTIFYING
 from certify_assets.documents import JsonObject
 from certify_assets.errors import ForgedCertificateError, InputError, unknown_setting
@@ -168,6 +165,14 @@ choice_options = gathered(
     ),
     click.option("--side", type=SIDE, help="Of a document of several: those of this side."),
 )
+
+
+def issued_and_reading(
+    path: Path, choice: Choice, reading: ReadingOptions
+) -> tuple[list[Certificate], ReadingOptions]:
+    """Return the chosen certificates, one a side, and how tables are read as theirs was."""
+    certificates = one_a_side(path, load_certificates(path, choice))
+    return certificates, reading.as_issued(path, certificates)
 
 
 def read_scores(

@@ -20,20 +20,13 @@ from certify_assets.cli.options import (
     COUNT,
     NATURAL,
     OPEN_SHARE,
-    PATH,
     SHARE,
     as_given,
+    judge_option,
     scores_argument,
     setting_option,
 )
-from certify_assets.cli.output import (
-    TextTable,
-    answer,
-    answers,
-    refuse_overwrite,
-    say,
-    write_tables,
-)
+from certify_assets.cli.output import OUT, TextTable, answer, answers, say, write_tables
 from certify_assets.cli.plan import draws_table
 from certify_assets.cli.reading import column_options, read_scores, reading_words
 from certify_assets.errors import InputError
@@ -83,7 +76,8 @@ from certify_assets.words import number_of
 @setting_option("alpha")
 @click.option("--success-rate", type=OPEN_SHARE, help="A guess, to plan what draws would decide.")
 @click.option("--auroc", type=SHARE, help="A guess of the judge's AUROC, for the same plan.")
-@click.option("--out", type=PATH, required=True, help="Write the runs to label here.")
+@judge_option
+@click.option("--out", type=OUT, required=True, help="Write the runs to label here.")
 @column_options
 @answers
 def sample(
@@ -91,6 +85,7 @@ def sample(
     out: Path,
     side: str,
     alpha: float | None,
+    judge: str | None,
     success_rate: float | None,
     auroc: float | None,
     reading: ReadingOptions,
@@ -112,14 +107,13 @@ def sample(
     """
     if (success_rate is None) != (auroc is None):
         raise click.UsageError("A plan needs --success-rate and --auroc. Give both or neither.")
-    refuse_overwrite({"--out": out}, {"SCORES": scores})
     outcome = {**COLUMNS, **reading.columns}["outcome"]
     if out.is_file() and filled(out, outcome):
         raise InputError(
             f"{out} has labels already, and a draw that follows labels proves nothing. Certify "
             "with it, or write the new draw to another file."
         )
-    whole = read_scores(scores, reading, outcomes=False)
+    whole = read_scores(scores, reading, outcomes=False, judge=judge)
     _require_unlabelled(whole, outcome)
     table = whole.choose_split("cal")
     draw = draw_of(table, **asked)
@@ -144,13 +138,14 @@ def sample(
         "batches": batches[1:],
         "unscored": batches[0],
     }
-    plan = [] if side == "both" else ["--side", side]
-    plan += [] if alpha is None else ["--alpha", f"{alpha:g}"]
+    words = ["certify", "certificate", as_given(scores), "--sample", str(out)]
+    words += ["--judge", judge] if judge else []
+    words += [] if side == "both" else ["--side", side]
+    words += [] if alpha is None else ["--alpha", f"{alpha:g}"]
     # the proof is for one run a task first: several decide more by the default
     several = has_several(drawn)
-    plan += ["--promise", CONFIDENT] if several and draw.estimand == TASKS else []
-    words = ["certify", "certificate", as_given(scores), "--sample", str(out)]
-    step = shlex.join([*words, *plan, *reading_words(reading)])
+    words += ["--promise", CONFIDENT] if several and draw.estimand == TASKS else []
+    step = shlex.join([*words, *reading_words(reading)])
     said: list[str | TextTable] = [*_said(document, out, settings, several=several)]
     for name in sides if success_rate is not None else ():
         planned = plan_labels(

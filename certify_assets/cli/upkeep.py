@@ -8,6 +8,7 @@ import click
 
 from certify_assets.cli.options import store_option
 from certify_assets.cli.output import answer, answers
+from certify_assets.words import number_of
 
 if TYPE_CHECKING:
     from certify_assets.storage.store import Store
@@ -49,7 +50,6 @@ def gc(older: float, reason: str | None, discard_older: float, store: Store) -> 
     used again.
     """
     from certify_assets.corpora.config import removed_corpora
-    from certify_assets.reports.wording import counted
     from certify_assets.storage.cleaning import collect, discard
 
     gone = 0
@@ -60,8 +60,8 @@ def gc(older: float, reason: str | None, discard_older: float, store: Store) -> 
     store.forget_work(_RESUMABLE_DAYS)
     answer(
         {"discarded": gone, "removed": freed.objects, "bytes": freed.bytes},
-        *([] if reason is None else [f"Given up: {counted(gone, 'object')}"]),
-        f"Removed: {counted(freed.objects, 'object')}, {freed.bytes:,} bytes",
+        *([] if reason is None else [f"Given up: {number_of(gone, 'object')}"]),
+        f"Removed: {number_of(freed.objects, 'object')}, {freed.bytes:,} bytes",
     )
 
 

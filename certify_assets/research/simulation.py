@@ -18,7 +18,6 @@ from certify_assets.certificates.procedures import DEFAULT, clopper_pearson_uppe
 from certify_assets.certificates.settings import Settings
 from certify_assets.documents import Document
 from certify_assets.errors import InputError, quoted
-from certify_assets.processes import in_processes
 from certify_assets.research import paper
 from certify_assets.research.populations import Clustered, Design, Fooled, pilot_of
 
@@ -194,6 +193,8 @@ def simulate(
     progress: Callable[[Cell, int, int], None] = lambda *_: None,
 ) -> Simulation:
     """Run a synthetic validity study; a cell is the same whatever else is run, by any workers."""
+    from joblib import Parallel, delayed
+
     _whole("trials", trials, _MOST_TRIALS)
     _whole("workers", workers, _MOST_WORKERS)
     if not designs or not procedures:
@@ -211,7 +212,7 @@ def simulate(
     cells: list[Cell] = []
     # jobs are in the order of the cells, and so are their answers
     parts: list[NDArray[np.float64]] = []
-    answers = map(_run, jobs) if workers == 1 else in_processes(_run, jobs, workers=workers)
+    answers = Parallel(n_jobs=workers, return_as="generator")(delayed(_run)(job) for job in jobs)
     for job, found in zip(jobs, answers, strict=True):
         parts.append(found)
         if job.trials.stop == trials:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.cli.gate import markdown, report
+from certify_assets.cli.gate import markdown, report_gate
 from certify_assets.cli.output import console, emit_json, show_table
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Call
@@ -89,7 +89,7 @@ def test_names_inject_nothing_into_github(
 ) -> None:
     summary = tmp_path / "summary.md"
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
-    report(HOSTILE, [HOSTILE], [HOSTILE], [HOSTILE] * 200)
+    report_gate(HOSTILE, [HOSTILE], [HOSTILE], [HOSTILE] * 200)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1 + 10
     # a line is one command, and its data hold neither an end of line nor an escape of one

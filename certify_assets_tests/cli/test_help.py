@@ -14,7 +14,7 @@ from certify_assets_tests.cli.calling import Call
 @pytest.mark.parametrize(
     ("line", "suggestion"),
     [
-        ("deside c.json s.csv", "'certify decide'"),
+        ("deside c.json s.csv", "'decide'"),
         ("corpus lst", "'list'"),
         ("certificate s.csv --aplha .1", "--alpha"),
         ("research simualte", "'simulate'"),
@@ -32,6 +32,15 @@ def test_a_command_without_words_prints_its_help(call: Call, line: str) -> None:
     answer = call(line)
     assert answer.code == 2 and answer.err.startswith("Usage: certify")
     assert "\nOptions:\n" in answer.err
+
+
+def test_help_lists_ten_commands_and_help_all_every_one(call: Call) -> None:
+    def listed(words: str) -> set[str]:
+        lines = call(words).out.splitlines()
+        return {line.split()[0] for line in lines if line.startswith("  ")} & {*cli.list_commands(None)}  # type: ignore[arg-type]
+
+    assert len(listed("--help")) == 10
+    assert listed("--help-all") == {*cli.list_commands(None)}  # type: ignore[arg-type]
 
 
 def test_commands_have_few_options() -> None:

@@ -61,7 +61,7 @@ def test_a_data_root_with_too_little_is_exit_three(call: Call, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("--paper --n-eff 5", "a prediction needs --success-rate"),
+        ("--paper --n-eff 5", "A prediction needs --success-rate"),
         ("--paper --success-rate 30 --auroc 0.8", "30.0 is not in the range 0<=x<=1"),
         ("{table} --paper", "two sets of points"),
         ("{table} --out {table}", "would be overwritten"),

@@ -90,12 +90,12 @@ def test_an_output_over_an_input_is_refused(tmp_path: Path) -> None:
     one.write_text("x", "utf-8")
     link.symlink_to(one)
     hard.hardlink_to(one)
-    refuse_overwrite({"--out": two, "--queue": None}, {"SCORES": one, "--audit": None})
+    refuse_overwrite([("--out", two)], [("SCORES", one)])
     for path in (one, tmp_path / "x" / ".." / "one.csv", link, hard):
         with pytest.raises(InputError, match=r"--out is .*, which is SCORES too and would be over"):
-            refuse_overwrite({"--out": path}, {"SCORES": one})
+            refuse_overwrite([("--out", path)], [("SCORES", one)])
     with pytest.raises(InputError, match=r"--decisions is .*, which is --queue too"):
-        refuse_overwrite({"--queue": two, "--decisions": two}, {})
+        refuse_overwrite([("--queue", two), ("--decisions", two)], [])
 
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="this system has no /dev/full")

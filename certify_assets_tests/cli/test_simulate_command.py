@@ -28,7 +28,6 @@ def test_a_small_study_as_json_and_file(call: Call, tmp_path: Path) -> None:
         ("--tasks 1", "not in the range"),
         ("--procedure none", "not available"),
         ("--alpha 0.12345", "four decimals"),
-        ("--out missing/study.json", "folder does not exist"),
         ("stray", "unexpected"),
     ],
 )
