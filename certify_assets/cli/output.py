@@ -285,7 +285,8 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     shown = console()
     table = _drawn(title, columns, rows)
     options = shown.options.update(max_width=_UNBOUNDED)
-    if rows and Measurement.get(shown, options, table).minimum > shown.width:
+    wide = Measurement.get(shown, options, table).minimum > shown.width
+    if wide and rows and len(columns) > len(FIGURES):
         head, *turned = zip(columns, *rows, strict=True)
         table = _drawn(title, head, turned)
     shown.print(table)

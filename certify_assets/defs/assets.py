@@ -1,12 +1,11 @@
 """What assets have in common: the step that makes them, and the metadata of their pages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from inspect import getdoc
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import dagster as dg
 
@@ -35,30 +34,6 @@ Metadata = dict[
 
 
 Made = dg.MaterializeResult[Any]
-
-
-@contextmanager
-def asset_step(
-    project: Project,
-    context: dg.AssetExecutionContext,
-    data_root: DataRoot,
-    mlflow: MlflowTracker,
-) -> Iterator[AssetStep]:
-    """Begin the step of an asset, which commits what it stores at its end.
-
-    It is repeated once where its inputs were replaced or the database was lost.
-    """
-    corpus = context.partition_key if context.has_partition_key else ""
-    # a process that is killed after its commit, before Dagster knows, commits nothing twice
-    token = f"{context.run.run_id} {context.op_def.name} {corpus}"
-    try:
-        with data_root.view().step(corpus, token=token):
-            yield AssetStep(project, context, data_root, mlflow)
-    except (ChangedInputError, MissingObjectError) as error:
-        raise dg.RetryRequested(max_retries=1, seconds_to_wait=0) from error
-    except LostDatabaseError as error:
-        # the token says whether the lost commit arrived; a server takes seconds to start
-        raise dg.RetryRequested(max_retries=1, seconds_to_wait=5) from error
 
 
 @dataclass(frozen=True)
@@ -197,28 +172,95 @@ class AssetStep:
         )
 
 
+@contextmanager
+def asset_step(
+    project: Project,
+    context: dg.AssetExecutionContext,
+    data_root: DataRoot,
+    mlflow: MlflowTracker,
+) -> Iterator[AssetStep]:
+    """Begin the step of an asset, which commits what it stores at its end.
+
+    It is repeated once where its inputs were replaced or the database was lost.
+    """
+    corpus = context.partition_key if context.has_partition_key else ""
+    # a process that is killed after its commit, before Dagster knows, commits nothing twice
+    token = f"{context.run.run_id} {context.op_def.name} {corpus}"
+    try:
+        with data_root.view().step(corpus, token=token):
+            yield AssetStep(project, context, data_root, mlflow)
+    except (ChangedInputError, MissingObjectError) as error:
+        raise dg.RetryRequested(max_retries=1, seconds_to_wait=0) from error
+    except LostDatabaseError as error:
+        # the token says whether the lost commit arrived; a server takes seconds to start
+        raise dg.RetryRequested(max_retries=1, seconds_to_wait=5) from error
+
+
+def made_by(
+    make: Callable[[AssetStep], Made], project: Project, name: str, group: str, **about: Any
+) -> dg.AssetsDefinition:
+    """Return an asset that is one step, with the docstring of its function as description."""
+
+    @project.asset(name, group, **{"description": getdoc(make), **about})
+    def made(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> Made:
+        with asset_step(project, context, data_root, mlflow) as step:
+            return make(step)
+
+    return made
+
+
+class AssetPlan(NamedTuple):
+    """An asset, whichever keys the code location has."""
+
+    make: Callable[[AssetStep], Made]
+    name: str
+    group: str
+    #: names of assets; of a part of every judge with `*` for the judge
+    deps: Sequence[str]
+    about: Mapping[str, Any]
+
+    def definition(self, project: Project, **more: Any) -> dg.AssetsDefinition:
+        """Return the asset in a code location."""
+        deps = [key for name in self.deps for key in project.named(name)]
+        return made_by(
+            self.make, project, self.name, self.group, deps=deps, **{**self.about, **more}
+        )
+
+
+def asset(
+    name: str, group: str, *, deps: Sequence[str] = (), **about: Any
+) -> Callable[[Callable[[AssetStep], Made]], AssetPlan]:
+    """Return the decorator of an asset whose function takes its step."""
+    return lambda make: AssetPlan(make, name, group, deps, about)
+
+
 #: parts of a judge that are made before anything that waits with them
 _FIRST = ("model", "scores", "certificate")
 
 
-def judge_asset(
-    project: Project, spec: JudgeSpec, part: str, *kinds: str, **about: Any
-) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """Return the decorator of one asset of a judge."""
+def about_judge(spec: JudgeSpec, part: str, *kinds: str, **about: Any) -> dict[str, Any]:
+    """Return what an asset of a judge is: its name and group, and what `dagster.asset` takes."""
     op_tags = {
         # certificates before pages of corpora and of other judges
         "dagster/priority": str(int(part in _FIRST)),
         **about.pop("op_tags", {}),
     }
-    return project.asset(
-        f"judges/{spec.name}/{part}",
-        f"judges_{spec.group}",
-        kinds=set(kinds),
-        code_version=judge_code_version(spec, part),
-        tags={FAMILY: spec.kind, COST: spec.cost},
-        op_tags=op_tags,
+    return {
+        "name": f"judges/{spec.name}/{part}",
+        "group": f"judges_{spec.group}",
+        "kinds": set(kinds),
+        "code_version": judge_code_version(spec, part),
+        "tags": {FAMILY: spec.kind, COST: spec.cost},
+        "op_tags": op_tags,
         **about,
-    )
+    }
+
+
+def judge_asset(
+    project: Project, spec: JudgeSpec, part: str, *kinds: str, **about: Any
+) -> Callable[[Callable[[AssetStep], Made]], dg.AssetsDefinition]:
+    """Return the decorator of one asset of a judge, whose function takes its step."""
+    return lambda make: made_by(make, project, **about_judge(spec, part, *kinds, **about))
 
 
 # what the columns of a table of runs hold
@@ -236,7 +278,7 @@ _ABOUT_COLUMNS = {
 }
 
 
-def table_metadata(frame: pd.DataFrame, rows: int | None = None) -> Metadata:
+def table_metadata(frame: "pd.DataFrame", rows: int | None = None) -> Metadata:
     """Return row count and column schema; `rows` where the table at hand holds none of them."""
     columns = [
         dg.TableColumn(str(name), type=str(dtype), description=_ABOUT_COLUMNS.get(str(name)))
@@ -257,7 +299,7 @@ def column_lineage(sources: Mapping[str, Sequence[tuple[dg.AssetKey, str]]]) -> 
     return {"dagster/column_lineage": dg.TableColumnLineage(deps_by_column=deps)}
 
 
-def score_metadata(project: Project, table: pd.DataFrame) -> tuple[Metadata, dict[str, float]]:
+def score_metadata(project: Project, table: "pd.DataFrame") -> tuple[Metadata, dict[str, float]]:
     """Return the metadata of a score table, which is made from the three splits, and its counts."""
     splits = project.keys("corpora", "rl_split", "cal_split", "test_split")
     copied = {name: [(key, name) for key in splits] for name in RUN_COLUMNS if name != "corpus"}
@@ -273,7 +315,7 @@ def score_metadata(project: Project, table: pd.DataFrame) -> tuple[Metadata, dic
     return table_metadata(table) | lineage, counts
 
 
-def bill_metrics(bill: Bill | None) -> dict[str, float]:
+def bill_metrics(bill: "Bill | None") -> dict[str, float]:
     """Return the cost of an endpoint judge's scores by name; nothing for other judges."""
     if bill is None:
         return {}

@@ -68,6 +68,11 @@ class Project:
         """Return the keys of some assets of a folder, such as ``corpora`` or ``judges/lexical``."""
         return [self.key(f"{folder}/{name}") for name in names]
 
+    def named(self, name: str) -> list[dg.AssetKey]:
+        """Return the key of a name, or those of a part of every judge: ``judges/*/audit``."""
+        *every, part = name.split("/*/")
+        return self.every(part) if every else [self.key(name)]
+
     def name_of(self, asset_key: dg.AssetKey) -> str:
         """Return the name of a key, without the prefix."""
         return "/".join(asset_key.path[len(self.prefix) :])

@@ -4,18 +4,10 @@ from typing import Any
 
 import dagster as dg
 
-from certify_assets.defs.assets import (
-    AssetStep,
-    Made,
-    asset_step,
-    bill_metrics,
-    judge_asset,
-    score_metadata,
-)
+from certify_assets.defs.assets import AssetStep, Made, bill_metrics, judge_asset, score_metadata
 from certify_assets.defs.judges.models import judge_model
 from certify_assets.defs.policies import EXPIRES, KEPT_CURRENT, attempted, pool_of
 from certify_assets.defs.project import Project
-from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.pool import load_pool
 from certify_assets.judges.spec import JudgeSpec
@@ -54,23 +46,20 @@ def _scores(project: Project, spec: JudgeSpec) -> dg.AssetsDefinition:
         ],
         **pool_of(spec),
     )
-    def scores(
-        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-    ) -> Made:
+    def scores(step: AssetStep) -> Made:
         """Score every RL, CAL and TEST trajectory.
 
         The score is the log-odds of success, with both log-probabilities. TEST rows carry no
         outcome.
         """
-        with asset_step(project, context, data_root, mlflow) as step:
-            judge = step.judge(spec.name)
-            with attempted(step.context):
-                table = judge.score(report=step.report)
-            metadata, counts = score_metadata(project, table)
-            if judge.bill is not None:
-                metadata["bill"] = dg.MetadataValue.json(dict(judge.bill))
-            metrics = {**counts, **bill_metrics(judge.bill)}
-            return step.made(metadata, metrics=metrics, figures=scoring_figures(judge, table))
+        judge = step.judge(spec.name)
+        with attempted(step.context):
+            table = judge.score(report=step.report)
+        metadata, counts = score_metadata(project, table)
+        if judge.bill is not None:
+            metadata["bill"] = dg.MetadataValue.json(dict(judge.bill))
+        metrics = {**counts, **bill_metrics(judge.bill)}
+        return step.made(metadata, metrics=metrics, figures=scoring_figures(judge, table))
 
     return scores
 
@@ -92,48 +81,45 @@ def _certificate(project: Project, spec: JudgeSpec) -> dg.AssetsDefinition:
         description="Certify the share of the reviewing that this judge may take over: both sides "
         f"at both budgets, from {rows}, as canonical JSON that `certify verify` recomputes.",
     )
-    def certificate(
-        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-    ) -> Made:
-        with asset_step(project, context, data_root, mlflow) as step:
-            judge = step.judge(spec.name)
-            certificates = certifier.certify_judge(judge, run_id=step.run_id)
-            figures = certified_figures(certifier.deciding(certificates))
-            sides = certifier.deciding_sides(certificates)
-            step.context.log.info(f"{judge}: {sides.sentence}")
-            pool = load_pool(judge, certificates)
-            headline = sides.lead
-            metadata = {
-                "verdict": dg.MetadataValue.md(judge_page.verdict(sides)),
-                "gates": dg.MetadataValue.md(judge_page.gates(judge.calibration[0], headline)),
-                **figures,
-                "cal_tasks": headline.tasks,
-                "cal_trajectories": headline.trajectories,
-                "sha256": headline.sha256,
-                **({} if pool is None else {"pool": pool.sentence}),
-                "delta_spent": read_spending(step.corpus).of(spec.name).total(),
-            }
-            return step.made(
-                metadata,
-                params={
-                    name: getattr(headline, name)
-                    for name in ("procedure", "delta", "tasks", "candidates")
+    def certificate(step: AssetStep) -> Made:
+        judge = step.judge(spec.name)
+        certificates = certifier.certify_judge(judge, run_id=step.run_id)
+        figures = certified_figures(certifier.deciding(certificates))
+        sides = certifier.deciding_sides(certificates)
+        step.context.log.info(f"{judge}: {sides.sentence}")
+        pool = load_pool(judge, certificates)
+        headline = sides.lead
+        metadata = {
+            "verdict": dg.MetadataValue.md(judge_page.verdict(sides)),
+            "gates": dg.MetadataValue.md(judge_page.gates(judge.calibration[0], headline)),
+            **figures,
+            "cal_tasks": headline.tasks,
+            "cal_trajectories": headline.trajectories,
+            "sha256": headline.sha256,
+            **({} if pool is None else {"pool": pool.sentence}),
+            "delta_spent": read_spending(step.corpus).of(spec.name).total(),
+        }
+        return step.made(
+            metadata,
+            params={
+                name: getattr(headline, name)
+                for name in ("procedure", "delta", "tasks", "candidates")
+            },
+            figures=figures,
+            reads=judge.calibration_splits,
+            documents={
+                **{
+                    f"{item.side}_{item.alpha:g}_{item.procedure}.json": item.to_json().decode()
+                    for item in certificates
                 },
-                figures=figures,
-                reads=judge.calibration_splits,
-                documents={
-                    **{
-                        f"{item.side}_{item.alpha:g}_{item.procedure}.json": item.to_json().decode()
-                        for item in certificates
-                    },
-                    # without it nobody else can recompute those that name it
-                    **({} if pool is None else {"pool.json": pool.to_json().decode()}),
-                },
-                tags={
-                    "certificate_sha256": headline.sha256,
-                    "manifest_sha256": str(headline.provenance["manifest_sha256"]),
-                },
-            )
+                # without it nobody else can recompute those that name it
+                **({} if pool is None else {"pool.json": pool.to_json().decode()}),
+            },
+            tags={
+                "certificate_sha256": headline.sha256,
+                "manifest_sha256": str(headline.provenance["manifest_sha256"]),
+            },
+        )
 
     return certificate
 
@@ -149,29 +135,26 @@ def _audit(project: Project, spec: JudgeSpec) -> dg.AssetsDefinition:
             project.key("corpora/test_split"),
         ],
     )
-    def audit(
-        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-    ) -> Made:
+    def audit(step: AssetStep) -> Made:
         """Read the thresholds of CAL once on TEST through the ledger.
 
         Realised error with its bounds, coverage, task resampling.
         """
-        with asset_step(project, context, data_root, mlflow) as step:
-            judge = step.judge(spec.name)
-            result = audit_judge(judge, run_id=step.run_id)
-            figures = audited_figures(result.audits)
-            metadata = {
-                **{name: value for name, value in figures.items() if value is not None},
-                "verdicts": dg.MetadataValue.md(judge_page.audit_table(result.audits)),
-                # runs like those of TEST tell nothing of runs that were written for the judge
-                "canary_lift": judge_page.canary_sentence(judge),
-            }
-            return step.made(
-                metadata,
-                figures=figures,
-                reads=["test"],
-                params={"ledger_read": result.entry.kind},
-            )
+        judge = step.judge(spec.name)
+        result = audit_judge(judge, run_id=step.run_id)
+        figures = audited_figures(result.audits)
+        metadata = {
+            **{name: value for name, value in figures.items() if value is not None},
+            "verdicts": dg.MetadataValue.md(judge_page.audit_table(result.audits)),
+            # runs like those of TEST tell nothing of runs that were written for the judge
+            "canary_lift": judge_page.canary_sentence(judge),
+        }
+        return step.made(
+            metadata,
+            figures=figures,
+            reads=["test"],
+            params={"ledger_read": result.entry.kind},
+        )
 
     return audit
 
@@ -188,17 +171,14 @@ def _report(project: Project, spec: JudgeSpec) -> dg.AssetsDefinition:
             *project.keys("corpora", "profile", "leak_controls"),
         ],
     )
-    def report(
-        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-    ) -> Made:
+    def report(step: AssetStep) -> Made:
         """Draw the certificate as a page that opens from disk and needs no script.
 
         Shows verdict, promise, curves, histograms, heatmap, lineage and limits.
         """
-        with asset_step(project, context, data_root, mlflow) as step:
-            judge = step.judge(spec.name)
-            judge_page.write_page(judge)
-            return step.made({}, page=judge.key("page.html"))
+        judge = step.judge(spec.name)
+        judge_page.write_page(judge)
+        return step.made({}, page=judge.key("page.html"))
 
     return report
 
@@ -217,17 +197,14 @@ def _monitor(project: Project, spec: JudgeSpec) -> dg.AssetsDefinition:
             project.key("corpora/split_manifest"),
         ],
     )
-    def monitor(
-        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-    ) -> Made:
+    def monitor(step: AssetStep) -> Made:
         """Test the thresholds of the judge on newly labelled tasks, where it is deployed.
 
         An alarm for an error above the budget is false with probability at most delta over all
         time. The page shows an interval for the error. Says so where there are no labels yet.
         """
-        with asset_step(project, context, data_root, mlflow) as step:
-            judge = step.judge(spec.name)
-            return monitor_made(step, judge, monitoring.monitor_judge(judge))
+        judge = step.judge(spec.name)
+        return monitor_made(step, judge, monitoring.monitor_judge(judge))
 
     return monitor
 

@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from certify_assets.corpora.embedded import EMBEDDED
-from certify_assets.defs.assets import AssetStep, Made, Metadata, asset_step, judge_asset
+from certify_assets.defs.assets import AssetStep, Made, Metadata, about_judge, asset, asset_step
 from certify_assets.defs.checks import check
 from certify_assets.defs.names import LM_GROUP, corpora_partitions
 from certify_assets.defs.policies import attempted, on_device, pool_of
@@ -26,6 +26,7 @@ from certify_assets.storage.store import Snapshot
 
 # of a stored adapter, that are logged
 _LOGGED = ("adapter_model.safetensors", "adapter_config.json", "judge.json", "provenance.json")
+_TRAINED = ("optimiser", "rl_trajectories", "trainable_parameters", "steps")
 _SHOWN = ("success_weight", "candidates", "sft_trajectories", "sft_tasks", "seed")
 
 
@@ -49,8 +50,7 @@ def judge_model(project: Project, spec: JudgeSpec) -> dg.AssetsDefinition:
             description=description,
         )
 
-    @judge_asset(
-        project,
+    about = about_judge(
         spec,
         "model",
         *spec.libraries,
@@ -60,6 +60,8 @@ def judge_model(project: Project, spec: JudgeSpec) -> dg.AssetsDefinition:
         **pool_of(spec),
         description=spec.summary,
     )
+
+    @project.asset(**about)
     def model(
         context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
     ) -> Iterator[Any]:
@@ -134,9 +136,16 @@ def _recorded(step: AssetStep, judge: JudgedCorpus, record: JudgeRecord) -> Made
     language = judge.spec.uses_language_model
     # a harvested adapter has the settings of the judge that it starts from
     if language and not judge.spec.gated:
-        params |= _adapter_params(record)
-        tags |= _adapter_tags(record)
-        metadata["base_revision"] = tags["certify.base_revision"]
+        base, training = record.details["provenance"]["settings"], record.detail("training")
+        params |= training.get("config", {})
+        params |= {name: training[name] for name in _TRAINED if name in training}
+        tags |= {
+            "certify.base_model": base["model"],
+            "certify.base_revision": base["revision"],
+            "certify.manifest_sha256": record.manifest_sha256,
+        }
+        tags |= {"certify.start_sha256": start for start in record.starts.values()}
+        metadata["base_revision"] = base["revision"]
     with judge.artifact_files() if language else nullcontext() as folder:
         return step.made(
             metadata,
@@ -148,35 +157,6 @@ def _recorded(step: AssetStep, judge: JudgedCorpus, record: JudgeRecord) -> Made
             figures=training_figures(judge),
             reads=judge.spec.training_splits,
         )
-
-
-def _adapter_tags(record: JudgeRecord) -> dict[str, str]:
-    """Return the tags of an adapter's record: its hash, its start and the base model."""
-    base = record.details["provenance"]["settings"]
-    tags = {
-        "adapter_sha256": record.adapter_sha256,
-        "certify.base_model": base["model"],
-        "certify.base_revision": base["revision"],
-        "certify.manifest_sha256": record.manifest_sha256,
-    }
-    start = next(iter(record.starts.values()), None)
-    return tags | ({"certify.start_sha256": start} if start else {})
-
-
-def _adapter_params(record: JudgeRecord) -> dict[str, Any]:
-    """Return rows, seed and settings of a training."""
-    names = ("candidates", "chosen", "sft_trajectories", "sft_tasks")
-    training, document = record.detail("training"), record.to_dict()
-    return {
-        **training.get("config", {}),
-        **{name: document[name] for name in names if name in document},
-        **{
-            name: training[name]
-            for name in ("optimiser", "rl_trajectories", "trainable_parameters", "steps")
-            if name in training
-        },
-        "seed": record.seed,
-    }
 
 
 def _adapter_curves(record: JudgeRecord) -> dict[str, list[tuple[int, float]]]:
@@ -197,42 +177,31 @@ def _adapter_files(folder: Path) -> dict[Path, str]:
     return {folder / name: "adapter" for name in _LOGGED if (folder / name).is_file()}
 
 
-def compact_model(project: Project) -> dg.AssetsDefinition:
-    """Return the asset of the language model that comes with the package."""
+@asset(
+    "judges/compact_model",
+    LM_GROUP,
+    partitions_def=None,
+    kinds={"safetensors"},
+    **on_device("compact"),
+)
+def compact_model(step: AssetStep) -> Made:
+    """Verify the causal language model that comes with the package.
 
-    @project.asset(
-        "judges/compact_model",
-        LM_GROUP,
-        partitions_def=None,
-        kinds={"safetensors"},
-        **on_device("compact"),
+    The judges base, sft and grpo read it. Every file must be as its provenance says.
+    """
+    found = compact.require_shipped()
+    facts = found.provenance
+    counts = {name: facts[name] for name in ("runs", "tokens")}
+    shown = {name: facts[name] for name in ("versions", "pretraining_tasks")}
+    return step.made(
+        {"revision": found.revision, **shown},
+        version=found.revision,
+        params={**facts["settings"], **counts},
+        metrics={"parameters": facts["parameters"]},
+        tags={"certify.base_model": "compact", "certify.base_revision": found.revision},
+        curves={"loss": [(point["step"], point["loss"]) for point in facts["loss_curve"]]},
+        files={found.folder / name: "model" for name in ("provenance.json", "config.json")},
     )
-    def model(
-        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-    ) -> Made:
-        """Verify the causal language model that comes with the package.
-
-        The judges base, sft and grpo read it. Every file must be as its provenance says.
-        """
-        with asset_step(project, context, data_root, mlflow) as step:
-            found = compact.require_shipped()
-            facts = found.provenance
-            counts = {name: facts[name] for name in ("runs", "tokens")}
-            return step.made(
-                {
-                    "revision": found.revision,
-                    "versions": facts["versions"],
-                    "pretraining_tasks": facts["pretraining_tasks"],
-                },
-                version=found.revision,
-                params={**facts["settings"], **counts},
-                metrics={"parameters": facts["parameters"]},
-                tags={"certify.base_model": "compact", "certify.base_revision": found.revision},
-                curves={"loss": [(point["step"], point["loss"]) for point in facts["loss_curve"]]},
-                files={found.folder / name: "model" for name in ("provenance.json", "config.json")},
-            )
-
-    return model
 
 
 @check("judges/compact_model", blocking=True, partitioned=False)

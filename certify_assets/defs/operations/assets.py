@@ -1,15 +1,21 @@
 """Assets of operation: inbox, batches, decisions, review queue, labels, recertification."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import dagster as dg
-from pydantic import Field
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
-from certify_assets.defs.assets import AssetStep, Made, asset_step, column_lineage, table_metadata
+from certify_assets.defs.assets import (
+    AssetStep,
+    Made,
+    Metadata,
+    asset,
+    column_lineage,
+    table_metadata,
+)
 from certify_assets.defs.judges.assets import monitor_made
 from certify_assets.defs.names import (
     CERTIFYING,
@@ -21,7 +27,6 @@ from certify_assets.defs.names import (
 )
 from certify_assets.defs.policies import EXPIRES, KEPT_CURRENT, on_device_of_any_judge
 from certify_assets.defs.project import Project
-from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
@@ -51,19 +56,16 @@ _VERSION = code_version(**CERTIFYING)
 _COPIED = ("trajectory_id", "task_id", "agent", "attempt", "source_file", "source_sha256")
 _QUEUED = ("trajectory_id", "task_id", "batch", "attempt")
 _LABELLED = ("trajectory_id", "task_id", "batch", "asked", "decision")
-
-
-class RecertifyConfig(dg.Config):
-    """What becomes of a recertification."""
-
-    deploy: bool = Field(
-        default=False,
-        description="Whether what is certified decides from then on, where all checks let it.",
-    )
+_DECISIONS, _LABELS = "operations/decisions", "operations/reviewed_labels"
+_DEPLOY = dg.Field(
+    bool,
+    default_value=False,
+    description="Whether what is certified decides from then on, where all checks let it.",
+)
 
 
 def operation_assets(project: Project) -> list[Any]:
-    """Return the assets from the inbox to the decisions."""
+    """Return inbox, decisions, review, monitor, recertification and the history."""
     inbox = project.source(
         INBOX,
         OPERATIONS_GROUP,
@@ -79,346 +81,300 @@ def operation_assets(project: Project) -> list[Any]:
         description="The judge that decides, its certificates and the plan of the draw: written by "
         "`certify ops deploy`, past the checks.",
     )
-
-    @project.asset(
-        "operations/incoming_runs",
-        OPERATIONS_GROUP,
-        deps=[inbox, deployment],
-        kinds={"parquet"},
-        code_version=_VERSION,
+    device = on_device_of_any_judge(project)
+    plans = (
+        *(incoming_runs, batch_certificates, review_queue, reviewed_labels),
+        *(operation_monitor, operation_history),
     )
-    def incoming_runs(
-        context: dg.AssetExecutionContext,
-        data_root: DataRoot,
-        mlflow: MlflowTracker,
-    ) -> Made:
-        """Import new runs as a batch, without their outcomes.
+    scoring = (decisions, recertification, automatic_deployment)
+    return [
+        *(inbox, deployment),
+        *(plan.definition(project) for plan in plans),
+        *(plan.definition(project, **device) for plan in scoring),
+    ]
 
-        Runs that came before are separated, and tasks are drawn before anything is scored. The same
-        files twice are one batch.
-        """
-        with asset_step(project, context, data_root, mlflow) as step:
-            corpus = step.corpus
-            received = receiving.receive(corpus)
-            names = ("runs", "new", "changed", "known", "files")
-            counts = {name: getattr(received, name) for name in names}
-            metadata = {
-                **table_metadata(to_frame([]), rows=received.new + received.changed),
-                "batch": received.batch or "none: nothing is new",
-                "dropped": dict(received.dropped),
-                "sentences": " ".join(received.sentences) or "none",
-            }
-            return step.made(metadata, params={"batch": received.batch}, metrics=counts)
 
-    @project.asset(
-        "operations/decisions",
-        OPERATIONS_GROUP,
-        deps=[incoming_runs, deployment, project.key("corpora/split_manifest")],
-        kinds={"parquet"},
-        **on_device_of_any_judge(project),
-        code_version=_VERSION,
+@asset(
+    "operations/incoming_runs",
+    OPERATIONS_GROUP,
+    deps=[INBOX, DEPLOYMENT],
+    kinds={"parquet"},
+    code_version=_VERSION,
+)
+def incoming_runs(step: AssetStep) -> Made:
+    """Import new runs as a batch, without their outcomes.
+
+    Runs that came before are separated, and tasks are drawn before anything is scored. The same
+    files twice are one batch.
+    """
+    corpus = step.corpus
+    received = receiving.receive(corpus)
+    names = ("runs", "new", "changed", "known", "files")
+    counts = {name: getattr(received, name) for name in names}
+    metadata = {
+        **table_metadata(to_frame([]), rows=received.new + received.changed),
+        "batch": received.batch or "none: nothing is new",
+        "dropped": dict(received.dropped),
+        "sentences": " ".join(received.sentences) or "none",
+    }
+    return step.made(metadata, params={"batch": received.batch}, metrics=counts)
+
+
+@asset(
+    "operations/decisions",
+    OPERATIONS_GROUP,
+    deps=["operations/incoming_runs", DEPLOYMENT, "corpora/split_manifest"],
+    kinds={"parquet"},
+    code_version=_VERSION,
+)
+def decisions(step: AssetStep) -> Made:
+    """Decide every new run: auto-fail, auto-pass or review.
+
+    Each row has reason, score, thresholds and certificate. Where judge, certificate, audit or
+    monitor are not valid, everything goes to review, and this page says why.
+    """
+    corpus = step.corpus
+    records = deciding.decide_ready(corpus, report=step.report)
+    kinds = (*SIDES, "human", PROVISIONAL)
+    counts = {kind: sum(item.decisions.get(kind, 0) for item in records) for kind in kinds}
+    remarks = " ".join(remark for item in records for remark in item.remarks)
+    names = batch_names(corpus)
+    decided = [BatchRecord.load(corpus, name) for name in names]
+    last = decisions_of(corpus, names[-1]) if names else load_decisions(corpus)
+    certificates = dict.fromkeys(found for item in records for found in item.certificates)
+    metadata = {
+        **table_metadata(last, rows=sum(item.rows for item in decided)),
+        **column_lineage(_sources(step.project, corpus)),
+        "promises": {item.batch: list(item.promises) for item in records},
+        "batches": [item.to_dict() for item in records],
+    }
+    return step.made(
+        metadata,
+        metrics=counts,
+        params={"said": remarks or "nothing to look at"},
+        # the record is found from a certificate or a batch
+        tags={
+            "certify.batches": ";".join(item.batch for item in records)[:5000],
+            "certificate_sha256": ";".join(certificates),
+        },
     )
-    def decisions(
-        context: dg.AssetExecutionContext,
-        data_root: DataRoot,
-        mlflow: MlflowTracker,
-    ) -> Made:
-        """Decide every new run: auto-fail, auto-pass or review.
 
-        Each row has reason, score, thresholds and certificate. Where judge, certificate, audit or
-        monitor are not valid, everything goes to review, and this page says why.
-        """
-        with asset_step(project, context, data_root, mlflow) as step:
-            corpus = step.corpus
-            records = deciding.decide_ready(corpus, report=step.report)
-            kinds = (*SIDES, "human", PROVISIONAL)
-            counts = {kind: sum(item.decisions.get(kind, 0) for item in records) for kind in kinds}
-            remarks = " ".join(remark for item in records for remark in item.remarks)
-            names = batch_names(corpus)
-            decided = [BatchRecord.load(corpus, name) for name in names]
-            last = decisions_of(corpus, names[-1]) if names else load_decisions(corpus)
-            certificates = dict.fromkeys(found for item in records for found in item.certificates)
-            metadata = {
-                **table_metadata(last, rows=sum(item.rows for item in decided)),
-                **column_lineage(_sources(project, corpus)),
-                "promises": {item.batch: list(item.promises) for item in records},
-                "batches": [item.to_dict() for item in records],
-            }
-            return step.made(
-                metadata,
-                metrics=counts,
-                params={"said": remarks or "nothing to look at"},
-                # the record is found from a certificate or a batch
-                tags={
-                    "certify.batches": ";".join(item.batch for item in records)[:5000],
-                    "certificate_sha256": ";".join(certificates),
-                },
+
+@asset(
+    "operations/batch_certificates",
+    OPERATIONS_GROUP,
+    deps=[_DECISIONS],
+    kinds={"json"},
+    code_version=_VERSION,
+)
+def batch_certificates(step: AssetStep) -> Made:
+    """Close batches with runs that the corpus certificate does not cover.
+
+    These are runs of new agents or known tasks. Once the labels of their draw settle it, such a
+    batch is certified or goes to reviewers. Until then it is provisional.
+    """
+    audits, faults = batch_drawing.close_batches(step.corpus)
+    if faults:
+        raise IntegrityError(" ".join(faults))
+    waiting = [item.sentence() for item in waiting_runs(step.corpus)]
+    said = [*(item.sentence for item in audits), *waiting]
+    counts = {state: sum(item.state == state for item in audits) for state in STATES}
+    figures = {
+        **counts,
+        "labels_used": sum(item.labels_used for item in audits),
+        "labels_wanted": sum(len(item.labels_wanted) for item in audits),
+        "decided_runs": sum(item.decided for item in audits),
+    }
+    metadata = {
+        "said": " ".join(said) or "no batch has uncovered runs.",
+        "promises": {item.batch: item.promise for item in audits},
+        "batches": [asdict(item) for item in audits],
+    }
+    return step.made(metadata, metrics=figures)
+
+
+@asset(
+    "operations/review_queue",
+    OPERATIONS_GROUP,
+    deps=[_DECISIONS, "operations/batch_certificates"],
+    kinds={"parquet", "html"},
+    code_version=_VERSION,
+)
+def review_queue(step: AssetStep) -> Made:
+    """List the runs that need review and have no label, the most needed first.
+
+    Draws of provisional batches come first, then the audit sample, and
+    what the judge left undecided. Writes a table, and a page with the budget. `certify review
+    serve` serves the page for labelling.
+    """
+    corpus = step.corpus
+    made = load_queue(corpus)
+    budget = made.budget
+    counts: dict[str, float] = {f"{kind.kind}_labels": kind.labels for kind in budget.kinds}
+    counts |= {
+        "saved_runs": budget.saved,
+        "hours": round(budget.minutes / 60, 2),
+        "saved_hours": round(budget.saved_minutes / 60, 2),
+    }
+    metadata = {
+        **table_metadata(made.frame),
+        **_of_decisions(step, _QUEUED),
+        # no artifact of MLflow, which more people may read: it has the texts of runs
+        "page": dg.MetadataValue.path(review_page.write_queue_page(corpus, made)),
+        "budget": dg.MetadataValue.md(review_page.budget_markdown(budget)),
+    }
+    return step.made(metadata, metrics=counts)
+
+
+@asset(
+    "operations/reviewed_labels",
+    OPERATIONS_GROUP,
+    deps=["operations/review_queue", _DECISIONS],
+    kinds={"parquet"},
+    code_version=_VERSION,
+)
+def reviewed_labels(step: AssetStep) -> Made:
+    """Resolve the labels of the page and of label files.
+
+    Each run has one row with the majority's outcome, every vote, and why it was asked about.
+    Only rows of the audit sample measure how often the judge errs.
+    """
+    made = write_label_table(step.corpus)
+    by_kind = {f"labelled_{kind}": int((made.frame["asked"] == kind).sum()) for kind in KINDS}
+    metadata = {
+        **table_metadata(made.frame),
+        **_of_decisions(step, _LABELLED),
+    }
+    return step.made(metadata, metrics={**made.figures(), **by_kind})
+
+
+@asset(
+    "operations/monitor",
+    OPERATIONS_GROUP,
+    deps=[_LABELS],
+    kinds={"html", "json"},
+    automation_condition=KEPT_CURRENT,
+    freshness_policy=EXPIRES,
+    code_version=_VERSION,
+)
+def operation_monitor(step: AssetStep) -> Made:
+    """Test the deployed judge's thresholds on labelled tasks of the draw.
+
+    An alarm is false with probability at most delta over all time. It is recorded with its
+    time, and notifications are sent. The page shows an interval for the error.
+    """
+    corpus = step.corpus
+    document = monitor_deployed(corpus)
+    if document is None:
+        return _unchanged(step, {"reason": NOTHING_DEPLOYED})
+    judge = JudgedCorpus(corpus, document.judge)
+    return monitor_made(step, judge, document, document.sha256, not_told=notify(corpus))
+
+
+@asset(
+    "operations/recertification",
+    OPERATIONS_GROUP,
+    deps=[_LABELS, "operations/monitor"],
+    kinds={"json"},
+    config_schema={"deploy": _DEPLOY},
+    code_version=_VERSION,
+)
+def recertification(step: AssetStep) -> Made:
+    """Certify the deployed judge on CAL and the audit sample together.
+
+    Each has a delta of its own by the declared schedule. It is made once for each set of
+    labels, when enough tasks are new. The rows are stored with the certificates, so that every
+    reader can recompute them.
+    """
+    corpus = step.corpus
+    record, said = recertify_deployed(corpus, deploy=step.context.op_config["deploy"])
+    if record is None:
+        return _unchanged(step, {"said": said})
+    metadata = {
+        "said": said,
+        "joint": record.joint,
+        "delta_spent": deployed_spending(corpus).total(),
+        "findings": list(record.findings),
+        "left_out": dict(record.left_out),
+        "certificates": dg.MetadataValue.path(step.store.locate(record.certificates_key)),
+    }
+    return step.made(
+        metadata,
+        params={
+            "number": record.number,
+            "schedule": record.schedule,
+            "labels_sha256": record.labels.sha256,
+        },
+        metrics=record.metrics,
+        tags={"inputs_sha256": record.inputs_sha256},
+    )
+
+
+@asset(
+    "operations/automatic_deployment",
+    OPERATIONS_GROUP,
+    deps=["operations/recertification", "judges/*/audit"],
+    kinds={"json"},
+    code_version=_VERSION,
+)
+def automatic_deployment(step: AssetStep) -> Made:
+    """Deploy new certificates of the deployed judge, on CAL or of a recertification.
+
+    It does so where `auto_deploy` of the corpus and every guard rail allow it, and else says
+    why not. `certify ops rollback CORPUS` takes it back.
+    """
+    corpus = step.corpus
+    earlier = len(read_deployments(corpus))
+    made = deploy_by_policy(corpus)
+    if made is None:
+        return _unchanged(step, {"reason": NOTHING_DEPLOYED})
+    if len(read_deployments(corpus)) > earlier:
+        stored = stored_version(step.store, DEPLOYMENT, corpus.name)
+        tags = {VERSION: stored.value} if stored else {}
+        step.context.log_event(
+            dg.AssetMaterialization(
+                step.project.key(DEPLOYMENT),
+                partition=step.context.partition_key,
+                tags=tags,
+                metadata={"ledger": step.ledger},
             )
-
-    @project.asset(
-        "operations/batch_certificates",
-        OPERATIONS_GROUP,
-        deps=[decisions],
-        kinds={"json"},
-        code_version=_VERSION,
+        )
+    metadata = {
+        "reason": made.reason or f"deployment {made.deployed} decides under them.",
+        "delta_spent": deployed_spending(corpus).total(),
+        "not_told": notify(corpus),
+    }
+    return step.made(
+        metadata,
+        version=sha256_bytes(canonical_json([made.policy, made.deployed, made.reason])),
+        params={"policy": made.policy, "reason": made.reason},
+        metrics={"deployment": float(made.deployed)} if made.deployed else {},
     )
-    def batch_certificates(
-        context: dg.AssetExecutionContext,
-        data_root: DataRoot,
-        mlflow: MlflowTracker,
-    ) -> Made:
-        """Close batches with runs that the corpus certificate does not cover.
-
-        These are runs of new agents or known tasks. Once the labels of their draw settle it, such a
-        batch is certified or goes to reviewers. Until then it is provisional.
-        """
-        with asset_step(project, context, data_root, mlflow) as step:
-            audits, faults = batch_drawing.close_batches(step.corpus)
-            if faults:
-                raise IntegrityError(" ".join(faults))
-            waiting = [item.sentence() for item in waiting_runs(step.corpus)]
-            said = [*(item.sentence for item in audits), *waiting]
-            counts = {state: sum(item.state == state for item in audits) for state in STATES}
-            figures = {
-                **counts,
-                "labels_used": sum(item.labels_used for item in audits),
-                "labels_wanted": sum(len(item.labels_wanted) for item in audits),
-                "decided_runs": sum(item.decided for item in audits),
-            }
-            metadata = {
-                "said": " ".join(said) or "no batch has uncovered runs.",
-                "promises": {item.batch: item.promise for item in audits},
-                "batches": [asdict(item) for item in audits],
-            }
-            return step.made(metadata, metrics=figures)
-
-    return [inbox, deployment, incoming_runs, decisions, batch_certificates]
 
 
-def review_assets(project: Project) -> list[dg.AssetsDefinition]:
-    """Return the queue and the labels."""
-    decisions = project.key("operations/decisions")
+@asset(
+    "operations/history",
+    OPERATIONS_GROUP,
+    deps=["operations/recertification", "operations/monitor"],
+    kinds={"html", "json"},
+    automation_condition=KEPT_CURRENT,
+    code_version=_VERSION,
+)
+def operation_history(step: AssetStep) -> Made:
+    """Draw what became of the certificates, over deployments and recertifications.
 
-    @project.asset(
-        "operations/review_queue",
-        OPERATIONS_GROUP,
-        deps=project.keys("operations", "decisions", "batch_certificates"),
-        kinds={"parquet", "html"},
-        code_version=_VERSION,
-    )
-    def review_queue(
-        context: dg.AssetExecutionContext,
-        data_root: DataRoot,
-        mlflow: MlflowTracker,
-    ) -> Made:
-        """List the runs that need review and have no label, the most needed first.
-
-        Draws of provisional batches come first, then the audit sample, and
-        what the judge left undecided. Writes a table, and a page with the budget. `certify review
-        serve` serves the page for labelling.
-        """
-        with asset_step(project, context, data_root, mlflow) as step:
-            corpus = step.corpus
-            made = load_queue(corpus)
-            budget = made.budget
-            counts: dict[str, float] = {f"{kind.kind}_labels": kind.labels for kind in budget.kinds}
-            counts |= {
-                "saved_runs": budget.saved,
-                "hours": round(budget.minutes / 60, 2),
-                "saved_hours": round(budget.saved_minutes / 60, 2),
-            }
-            metadata = {
-                **table_metadata(made.frame),
-                **column_lineage({name: [(decisions, name)] for name in _QUEUED}),
-                # no artifact of MLflow, which more people may read: it has the texts of runs
-                "page": dg.MetadataValue.path(review_page.write_queue_page(corpus, made)),
-                "budget": dg.MetadataValue.md(review_page.budget_markdown(budget)),
-            }
-            return step.made(metadata, metrics=counts)
-
-    @project.asset(
-        "operations/reviewed_labels",
-        OPERATIONS_GROUP,
-        deps=[review_queue, decisions],
-        kinds={"parquet"},
-        code_version=_VERSION,
-    )
-    def reviewed_labels(
-        context: dg.AssetExecutionContext,
-        data_root: DataRoot,
-        mlflow: MlflowTracker,
-    ) -> Made:
-        """Resolve the labels of the page and of label files.
-
-        Each run has one row with the majority's outcome, every vote, and why it was asked about.
-        Only rows of the audit sample measure how often the judge errs.
-        """
-        with asset_step(project, context, data_root, mlflow) as step:
-            made = write_label_table(step.corpus)
-            by_kind = {
-                f"labelled_{kind}": int((made.frame["asked"] == kind).sum()) for kind in KINDS
-            }
-            metadata = {
-                **table_metadata(made.frame),
-                **column_lineage({name: [(decisions, name)] for name in _LABELLED}),
-            }
-            return step.made(metadata, metrics={**made.figures(), **by_kind})
-
-    return [review_queue, reviewed_labels]
-
-
-def recertify_assets(project: Project) -> list[dg.AssetsDefinition]:
-    """Return monitor and recertification of the deployed judge, what follows, and the history."""
-    labels = project.key("operations/reviewed_labels")
-
-    @project.asset(
-        "operations/monitor",
-        OPERATIONS_GROUP,
-        deps=[labels],
-        kinds={"html", "json"},
-        automation_condition=KEPT_CURRENT,
-        freshness_policy=EXPIRES,
-        code_version=_VERSION,
-    )
-    def operation_monitor(
-        context: dg.AssetExecutionContext,
-        data_root: DataRoot,
-        mlflow: MlflowTracker,
-    ) -> Made:
-        """Test the deployed judge's thresholds on labelled tasks of the draw.
-
-        An alarm is false with probability at most delta over all time. It is recorded with its
-        time, and notifications are sent. The page shows an interval for the error.
-        """
-        with asset_step(project, context, data_root, mlflow) as step:
-            corpus = step.corpus
-            document = monitor_deployed(corpus)
-            if document is None:
-                return _unchanged(step, {"reason": NOTHING_DEPLOYED})
-            judge = JudgedCorpus(corpus, document.judge)
-            return monitor_made(step, judge, document, document.sha256, not_told=notify(corpus))
-
-    @project.asset(
-        "operations/recertification",
-        OPERATIONS_GROUP,
-        deps=[labels, operation_monitor],
-        kinds={"json"},
-        **on_device_of_any_judge(project),
-        code_version=_VERSION,
-    )
-    def recertification(
-        context: dg.AssetExecutionContext,
-        data_root: DataRoot,
-        mlflow: MlflowTracker,
-        config: RecertifyConfig,
-    ) -> Made:
-        """Certify the deployed judge on CAL and the audit sample together.
-
-        Each has a delta of its own by the declared schedule. It is made once for each set of
-        labels, when enough tasks are new. The rows are stored with the certificates, so that every
-        reader can recompute them.
-        """
-        with asset_step(project, context, data_root, mlflow) as step:
-            corpus = step.corpus
-            record, said = recertify_deployed(corpus, deploy=config.deploy)
-            if record is None:
-                return _unchanged(step, {"said": said})
-            metadata = {
-                "said": said,
-                "joint": record.joint,
-                "delta_spent": deployed_spending(corpus).total(),
-                "findings": list(record.findings),
-                "left_out": dict(record.left_out),
-                "certificates": dg.MetadataValue.path(step.store.locate(record.certificates_key)),
-            }
-            return step.made(
-                metadata,
-                params={
-                    "number": record.number,
-                    "schedule": record.schedule,
-                    "labels_sha256": record.labels.sha256,
-                },
-                metrics=record.metrics,
-                tags={"inputs_sha256": record.inputs_sha256},
-            )
-
-    @project.asset(
-        "operations/automatic_deployment",
-        OPERATIONS_GROUP,
-        deps=[recertification, *project.every("audit")],
-        kinds={"json"},
-        **on_device_of_any_judge(project),
-        code_version=_VERSION,
-    )
-    def automatic_deployment(
-        context: dg.AssetExecutionContext,
-        data_root: DataRoot,
-        mlflow: MlflowTracker,
-    ) -> Made:
-        """Deploy new certificates of the deployed judge, on CAL or of a recertification.
-
-        It does so where `auto_deploy` of the corpus and every guard rail allow it, and else says
-        why not. `certify ops rollback CORPUS` takes it back.
-        """
-        with asset_step(project, context, data_root, mlflow) as step:
-            corpus = step.corpus
-            earlier = len(read_deployments(corpus))
-            made = deploy_by_policy(corpus)
-            if made is None:
-                return _unchanged(step, {"reason": NOTHING_DEPLOYED})
-            if len(read_deployments(corpus)) > earlier:
-                stored = stored_version(step.store, DEPLOYMENT, corpus.name)
-                tags = {VERSION: stored.value} if stored else {}
-                step.context.log_event(
-                    dg.AssetMaterialization(
-                        project.key(DEPLOYMENT),
-                        partition=step.context.partition_key,
-                        tags=tags,
-                        metadata={"ledger": step.ledger},
-                    )
-                )
-            metadata = {
-                "reason": made.reason or f"deployment {made.deployed} decides under them.",
-                "delta_spent": deployed_spending(corpus).total(),
-                "not_told": notify(corpus),
-            }
-            return step.made(
-                metadata,
-                version=sha256_bytes(canonical_json([made.policy, made.deployed, made.reason])),
-                params={"policy": made.policy, "reason": made.reason},
-                metrics={"deployment": float(made.deployed)} if made.deployed else {},
-            )
-
-    @project.asset(
-        "operations/history",
-        OPERATIONS_GROUP,
-        deps=[recertification, operation_monitor],
-        kinds={"html", "json"},
-        automation_condition=KEPT_CURRENT,
-        code_version=_VERSION,
-    )
-    def operation_history(
-        context: dg.AssetExecutionContext,
-        data_root: DataRoot,
-        mlflow: MlflowTracker,
-    ) -> Made:
-        """Draw what became of the certificates, over deployments and recertifications.
-
-        Shows certified coverage, realised error with its interval, alarms and confidence spent.
-        """
-        with asset_step(project, context, data_root, mlflow) as step:
-            corpus = step.corpus
-            document = history.write_history(corpus)
-            history_page.write_history_page(step.store, document)
-            metadata = {
-                "verdict": dg.MetadataValue.md(history_page.history_markdown(document)),
-                "joint": document.joint,
-                "not_told": notify(corpus),
-            }
-            page = history.history_key(corpus.name, "history.html")
-            return step.made(metadata, page=page)
-
-    return [operation_monitor, recertification, automatic_deployment, operation_history]
+    Shows certified coverage, realised error with its interval, alarms and confidence spent.
+    """
+    corpus = step.corpus
+    document = history.write_history(corpus)
+    history_page.write_history_page(step.store, document)
+    metadata = {
+        "verdict": dg.MetadataValue.md(history_page.history_markdown(document)),
+        "joint": document.joint,
+        "not_told": notify(corpus),
+    }
+    page = history.history_key(corpus.name, "history.html")
+    return step.made(metadata, page=page)
 
 
 def _unchanged(step: AssetStep, metadata: Mapping[str, str]) -> Made:
@@ -426,6 +382,12 @@ def _unchanged(step: AssetStep, metadata: Mapping[str, str]) -> Made:
     return dg.MaterializeResult(
         metadata={**metadata, "ledger": step.ledger}, data_version=dg.DataVersion("nothing")
     )
+
+
+def _of_decisions(step: AssetStep, columns: Sequence[str]) -> Metadata:
+    """Return the lineage of columns that are those of the decisions."""
+    decided = step.project.key(_DECISIONS)
+    return column_lineage({name: [(decided, name)] for name in columns})
 
 
 def _sources(project: Project, corpus: Corpus) -> dict[str, list[tuple[dg.AssetKey, str]]]:
@@ -436,11 +398,7 @@ def _sources(project: Project, corpus: Corpus) -> dict[str, list[tuple[dg.AssetK
     if deployed is None:
         return copied
     model, certificate = project.keys(f"judges/{deployed.judge}", "model", "certificate")
-    score = [
-        (incoming, "instruction"),
-        (incoming, "steps"),
-        (model, "adapter_sha256"),
-    ]
+    score = [(incoming, "instruction"), (incoming, "steps"), (model, "adapter_sha256")]
     threshold = (certificate, "threshold")
     return {
         **copied,
