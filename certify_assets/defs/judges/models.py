@@ -144,7 +144,8 @@ def _recorded(step: AssetStep, judge: JudgedCorpus, record: JudgeRecord) -> Made
             "certify.base_revision": base["revision"],
             "certify.manifest_sha256": record.manifest_sha256,
         }
-        tags |= {"certify.start_sha256": start for start in record.starts.values()}
+        for start in record.starts.values():
+            tags["certify.start_sha256"] = start
         metadata["base_revision"] = base["revision"]
     with judge.artifact_files() if language else nullcontext() as folder:
         return step.made(
