@@ -121,8 +121,8 @@ def plan(
 ) -> None:
     """Choose the sets to certify by what labels of them are expected to save.
 
-    Sets are chosen by --history, by default at the certified thresholds. CERTIFICATE may certify nothing where --history or --threshold is given. SCORES is the batch,
-    with trajectory_id.
+    Sets are chosen by --history, by default at the certified thresholds. CERTIFICATE may certify
+    nothing where --history or --threshold is given. SCORES is the batch, with trajectory_id.
     """
     made, frozen, _ = _planned(certificate, scores, reading, split, **asked)
     if out is not None:

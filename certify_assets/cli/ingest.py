@@ -253,7 +253,7 @@ _USES = {
     "--source",
     default="outcome",
     metavar="NAME",
-    help="Where the outcomes come from, such as ci or refund. Each source has one outcome of a run.",
+    help="Where the outcomes come from, such as ci or refund; one outcome of a run from each.",
 )
 @column_options
 @answers

@@ -84,9 +84,10 @@ def recertify(
 
     declared = _declared(schedule, shares)
     before = load_deployment(corpus)
-    if judge is None and before is None:
+    name = judge or (before.judge if before else None)
+    if name is None:
         raise InputError(f"No judge is deployed on {corpus}. Deploy one, or name it with --judge.")
-    judged = certified_judge(JudgedCorpus(corpus, judge or before.judge))  # type: ignore[union-attr]
+    judged = certified_judge(JudgedCorpus(corpus, name))
     if dry_run:
         preview = preview_recertification(judged, declared)
         title = f"Recertification {preview['number']} of {judged} on {corpus}"

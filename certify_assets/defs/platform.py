@@ -11,7 +11,7 @@ from certify_assets.defs.jobs import platform_jobs, weekly_schedule
 from certify_assets.defs.judges.assets import judge_assets, monitor_assets
 from certify_assets.defs.judges.checks import judge_checks, monitor_checks
 from certify_assets.defs.judges.models import compact_model, task_disjoint
-from certify_assets.defs.operations.assets import operation_assets
+from certify_assets.defs.operations.assets import operation_assets, recertify_assets, review_assets
 from certify_assets.defs.operations.checks import operation_checks, recertify_checks, review_checks
 from certify_assets.defs.operations.sensors import platform_sensors
 from certify_assets.defs.policies import automation_sensor
@@ -29,6 +29,7 @@ def platform_definitions(project: Project) -> dg.Definitions:
     assets: list[Any] = [
         *(*corpus_assets(project), *judge_assets(project), *monitor_assets(project)),
         *(*comparison_assets(project), *operation_assets(project)),
+        *(*review_assets(project), *recertify_assets(project)),
     ]
     checks = [
         *(*corpus_checks(project), *judge_checks(project), *monitor_checks(project)),

@@ -65,7 +65,7 @@ _DEPLOY = dg.Field(
 
 
 def operation_assets(project: Project) -> list[Any]:
-    """Return inbox, decisions, review, monitor, recertification and the history."""
+    """Return the assets from the inbox to the decisions."""
     inbox = project.source(
         INBOX,
         OPERATIONS_GROUP,
@@ -81,16 +81,24 @@ def operation_assets(project: Project) -> list[Any]:
         description="The judge that decides, its certificates and the plan of the draw: written by "
         "`certify ops deploy`, past the checks.",
     )
-    device = on_device_of_any_judge(project)
-    plans = (
-        *(incoming_runs, batch_certificates, review_queue, reviewed_labels),
-        *(operation_monitor, operation_history),
-    )
-    scoring = (decisions, recertification, automatic_deployment)
     return [
         *(inbox, deployment),
-        *(plan.definition(project) for plan in plans),
-        *(plan.definition(project, **device) for plan in scoring),
+        *(plan.definition(project) for plan in (incoming_runs, batch_certificates)),
+        decisions.definition(project, **on_device_of_any_judge(project)),
+    ]
+
+
+def review_assets(project: Project) -> list[dg.AssetsDefinition]:
+    """Return the queue and the labels."""
+    return [plan.definition(project) for plan in (review_queue, reviewed_labels)]
+
+
+def recertify_assets(project: Project) -> list[dg.AssetsDefinition]:
+    """Return monitor and recertification of the deployed judge, what follows, and the history."""
+    device = on_device_of_any_judge(project)
+    return [
+        *(plan.definition(project) for plan in (operation_monitor, operation_history)),
+        *(plan.definition(project, **device) for plan in (recertification, automatic_deployment)),
     ]
 
 
