@@ -113,9 +113,8 @@ _SIX = "Proved under six assumptions: `certify show FILE` lists them, docs/few-l
 @click.option(
     "--promise",
     type=click.Choice(PROMISES),
-    help="What to promise: an error within alpha on average, with confidence by simulation, or "
-    "with a proof. [default: confident, or proved with --sample; where that certifies nothing, "
-    "average]",
+    help="An error within alpha on average, with confidence by simulation, or with a proof. "
+    "[default: confident, or proved with --sample; else average]",
 )
 @labels_option
 @judge_option

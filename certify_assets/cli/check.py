@@ -291,14 +291,13 @@ def resample(
 @click.option(
     "--decisions",
     type=OUT,
-    help="Write every row with its decision and reason here. [default, of a log of Inspect: back "
-    "into the log; a name that ends as the log's does takes a copy]",
+    help="Write every row with its decision and reason here. [default for a log of Inspect: the "
+    "log; a name with its ending takes a copy]",
 )
 @click.option(
     "--mlflow",
     metavar="URI",
-    help="Log every decision once at the MLflow trace that trajectory_id names, on this server "
-    "(http://HOST:PORT) or database.",
+    help="Log every decision once at the MLflow trace that trajectory_id names, at this address.",
 )
 @split_option
 @choice_options

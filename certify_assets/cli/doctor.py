@@ -52,8 +52,7 @@ _VALIDATION = Path("validation.csv")
     "--out",
     type=OUT,
     default=Path("to_label.csv"),
-    help="Where the runs to label are written, if labels are missing: a table, .html for a page "
-    "that opens from disk, or .json for Label Studio.",
+    help="Where runs to label are written: a table, a page (.html) or Label Studio tasks (.json).",
 )
 @column_options
 @answers

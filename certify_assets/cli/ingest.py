@@ -54,7 +54,7 @@ _COUNTS = ("batch", "runs", "new", "changed", "known", "files")
 @click.option(
     "--draw",
     is_flag=True,
-    help="Draw labels from all runs that wait for a batch certificate, however few.",
+    help="Draw labels from all runs that wait for a batch certificate.",
 )
 @click.option(
     "--new-tasks",
@@ -210,14 +210,15 @@ def _decided(record: BatchRecord) -> list[Any]:
     "tool",
     required=True,
     type=click.Choice(["langfuse", "langsmith", "mlflow"]),
-    help="Tool that takes the decisions: a file of scores for Langfuse or of feedback for "
-    "LangSmith; with mlflow, FILE is the address of the server (http://HOST:PORT) or database.",
+    help="Tool that takes the decisions; with mlflow, FILE is the address of the server "
+    "(http://HOST:PORT) or database.",
 )
 @click.option("--batch", default="", help="Only the decisions of this batch. [default: all]")
 @answers
 def export(corpus: Corpus, path: str, tool: str, batch: str) -> None:
     """Write decisions as a file that a tracing tool imports, or log them as assessments in MLflow.
 
+    Langfuse takes a file of scores, LangSmith one of feedback.
     There is one score, feedback or assessment a run, with its reason and certificate, which
     replaces the one before, so that it is there once however often it is written. Provisional runs
     are counted and left out. Where Langfuse's limit of a request asks for it, FILE-2 and more are

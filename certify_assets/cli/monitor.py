@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 @click.option(
     "--labels",
     type=PATH,
-    help="Labels of runs by trajectory_id, where SCORES has no outcomes, in the order in which "
-    "they came.",
+    help="Labels by trajectory_id in the order in which they came, where SCORES has no outcomes.",
 )
 @judge_option
 @truth_option

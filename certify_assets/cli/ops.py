@@ -70,8 +70,7 @@ for _command in (export, ingest, outcomes, recertify):
 @click.option(
     "--batch-only",
     is_flag=True,
-    help="Deploy a judge that certifies nothing: every batch waits for a certificate of its own, "
-    "at --alpha. [default: the strictest budget of the corpus]",
+    help="Deploy a judge that certifies nothing: every batch waits for a certificate of its own.",
 )
 @click.option(
     "--accept-resplit",
@@ -87,7 +86,7 @@ for _command in (export, ingest, outcomes, recertify):
 @click.option(
     "--audit-rate",
     type=SHARE,
-    help="Share of tasks of which reviewers read a run. [default: as before, at first .05]",
+    help="Share of tasks of which reviewers read a run. [default: as before, first .05]",
 )
 @click.option(
     "--draw-seed",

@@ -7,7 +7,6 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -147,26 +146,6 @@ def literal(text: str) -> Any:
         return json.loads(f"0{text}" if text.startswith(".") else text)
     except (ValueError, RecursionError):
         return text
-
-
-def gathered(
-    name: str, made: type[Any], *options: Callable[..., Any]
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds options and gives the command what they say as one object."""
-
-    def add(given: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(given)
-        def called(*words: Any, **values: Any) -> Any:
-            names = [entry.name for entry in fields(made) if entry.name in values]
-            found = made(**{entry: values.pop(entry) for entry in names})
-            return given(*words, **{name: found}, **values)
-
-        command: Callable[..., Any] = called
-        for option in options:
-            command = option(command)
-        return command
-
-    return add
 
 
 def source_options(command: _Command) -> _Command:

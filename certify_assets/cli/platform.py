@@ -24,7 +24,6 @@ _WARN = (
     "WARN: the audit cannot tell. Too few held-out tasks are decided, or the error is above the "
     "budget within chance."
 )
-_LANGUAGE = ("lexical", "combined", "base", "sft")
 
 
 @click.command()
@@ -33,8 +32,7 @@ _LANGUAGE = ("lexical", "combined", "base", "sft")
     "--judge",
     "judges",
     multiple=True,
-    help="Only this judge; repeat for more. `certify judge list` names them. [default: those that "
-    "need seconds]",
+    help="Only this judge; repeat for more. [default: those that need seconds]",
 )
 @min_coverage_option
 @answers
@@ -87,21 +85,16 @@ def _certified(judge: Overview) -> bool:
 
 
 @click.command()
-@click.option(
-    "--language",
-    is_flag=True,
-    help="Also the language-model judges base and sft: minutes more on two cores.",
-)
 @store_option
 @answers
-def demo(language: bool, store: Store) -> None:
+def demo(store: Store) -> None:
     """Run the pipeline of the embedded corpora, from runs to pages.
 
     Materializes every asset of the two corpora that come with the package, in a Dagster instance of
     the data root. Then prints the share that each judge may decide alone, and the pages. Exit 3
     where nothing is certified on any of them, 1 where a step failed.
     """
-    document = _run(store, EMBEDDED, _LANGUAGE if language else ())
+    document = _run(store, EMBEDDED, ())
     corpora = document["corpora"]
     certified = any(_certified(judge) for corpus in corpora for judge in corpus["judges"])
     blocks = _blocks(store, corpora, document["seconds"])

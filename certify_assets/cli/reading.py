@@ -21,7 +21,7 @@ from certify_assets.certificates.certificate_files import (
     one_a_side,
 )
 from certify_assets.certificates.sampling import Draw
-from certify_assets.cli.options import GIVEN, OPEN_SHARE, SIDE, gathered, literal, parse_settings
+from certify_assets.cli.options import GIVEN, OPEN_SHARE, SIDE, literal, parse_settings
 from certify_assets.cli.output import PATH, say
 from certify_assets.corpora import CERTIFYING
 from certify_assets.documents import JsonObject
@@ -49,12 +49,12 @@ Table = tuple[NDArray[np.float64], NDArray[np.int8], NDArray[np.object_]]
 Unlabelled = tuple[NDArray[np.float64], NDArray[np.object_]]
 
 _OF_TABLES = (
-    "How tables are read: success=, failure= and no_label= (outcomes, separated by commas), "
-    "threshold= (a success from there on), unlabelled=drop, ids=fold. May be repeated."
+    "How tables are read: success=, failure= and no_label= (outcomes, with commas), threshold= "
+    "(a success from there on), unlabelled=drop, ids=fold. May be repeated."
 )
 _OF_SCORES = (
-    " Of scores: lower_is_better=true (every score is negated), score_scale=probability or "
-    "log-odds (percentages are divided by 100 where they are probabilities)."
+    " Of scores: lower_is_better=true (they are negated), score_scale=probability (percentages are "
+    "divided by 100) or log-odds."
 )
 _SCALES = ("probability", "log-odds")
 
@@ -154,17 +154,25 @@ def _about_scores(said: dict[str, Any]) -> tuple[bool, str | None]:
 
 
 column_options = reading_options()
-choice_options = gathered(
-    "choice",
-    Choice,
-    click.option(
-        "--procedure", help="Of a document of several: the certificates of this procedure."
-    ),
-    click.option(
-        "--alpha", type=OPEN_SHARE, help="Of a document of several: those of this error budget."
-    ),
-    click.option("--side", type=SIDE, help="Of a document of several: those of this side."),
-)
+
+
+def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that choose from a document of several certificates, as `choice`."""
+
+    @wraps(command)
+    def called(
+        *, side: str | None, alpha: float | None, procedure: str | None, **values: Any
+    ) -> Any:
+        return command(choice=Choice(side, alpha, procedure), **values)
+
+    which = "Of a document of several: those of this"
+    for option in (
+        click.option("--procedure", help=f"{which} procedure."),
+        click.option("--alpha", type=OPEN_SHARE, help=f"{which} error budget."),
+        click.option("--side", type=SIDE, help=f"{which} side."),
+    ):
+        called = option(called)
+    return called
 
 
 def issued_and_reading(

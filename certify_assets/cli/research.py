@@ -187,9 +187,9 @@ def _tables(document: JsonObject) -> Iterator[TextTable]:
 
 
 _LEGEND = (
-    "violation: share of all trials whose true error exceeds α, which δ bounds; if certified: of "
-    "the trials that certified anything; by task: every task weighs the same; each ± standard "
-    "error. paper: violation if certified, coverage."
+    "violation: share of trials whose true error exceeds α, of all trials (which δ bounds) and of "
+    "those that certified anything; by task: every task weighs the same. ± standard error. paper: "
+    "violation if certified, coverage."
 )
 
 
@@ -310,8 +310,7 @@ _HARVESTED = ("harvest", "wrong", "half B", "TEST own", "TEST deployed", "TEST e
     "--learner",
     type=click.Choice(_LEARNERS),
     default="lexical",
-    help="The judge that learns: lexical and combined in seconds, language models in minutes a "
-    "training; with _transfer from the runs of other corpora, none of CORPUS.",
+    help="The judge that learns; with _transfer from the runs of other corpora, none of CORPUS.",
 )
 @click.option(
     "--alpha",
@@ -343,7 +342,8 @@ def harvest(corpus: Corpus, learner: str, rounds: int, **loops: tuple[Any, ...])
     CORPUS must be imported and split. Half A of its CAL tasks sets the threshold. Runs of the pool
     below it become failures; on the release side, runs above it become successes. The judge is
     trained again from its base, half B certifies it, and TEST audits it. Labels of the pool are
-    withheld: they only say how many pseudo-labels were wrong. Exit 3 when every gate stayed closed.
+    withheld: they only say how many pseudo-labels were wrong. A training takes seconds, or minutes
+    for a language model. Exit 3 when every gate stayed closed.
     """
     from certify_assets.research.harvest_learners import learner_maker
     from certify_assets.research.harvest_study import HarvestPlan, harvest_rows, run_harvests

@@ -30,8 +30,7 @@ _RESUMABLE_DAYS = 30
     "--discard",
     "reason",
     metavar="REASON",
-    help="Also give up earlier versions of documents and tables that nothing else names, and all "
-    "of corpora that were removed.",
+    help="Also give up earlier versions that nothing else names, and all of removed corpora.",
 )
 @click.option(
     "--discard-older",
