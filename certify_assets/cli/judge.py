@@ -188,14 +188,9 @@ def _new_runs(
 @judge.command()
 @click.argument("corpora", nargs=-1)
 @click.option("--html", type=OUT, help="Write the page here.")
-@click.option(
-    "--csv",
-    type=OUT,
-    help="Write the first table as CSV to FILE, the others next to it under their names.",
-)
 @store_option
 @answers
-def compare(corpora: tuple[str, ...], html: Path | None, csv: Path | None, store: Store) -> None:
+def compare(corpora: tuple[str, ...], html: Path | None, store: Store) -> None:
     """Compare the judges of corpora: ranking, certified coverage, audit, cost.
 
     CORPORA are names; without them every corpus of the data root that a judge has scored. Says
@@ -204,22 +199,13 @@ def compare(corpora: tuple[str, ...], html: Path | None, csv: Path | None, store
     """
     from certify_assets.corpora.config import load_config
     from certify_assets.operations.comparison import compare_corpora
-    from certify_assets.reports.comparison_page import (
-        comparison_sections,
-        comparison_tables,
-        render_comparison,
-    )
+    from certify_assets.reports.comparison_page import comparison_sections, render_comparison
 
     for name in corpora:
         load_config(store, name)
     document = compare_corpora(store, corpora or None)
     if html is not None:
         write_text(html, render_comparison(document["corpora"], document["left_out"]))
-    if csv is not None:
-        # one table a file: two headers in one are no CSV
-        for number, found in enumerate(comparison_tables(document["corpora"])):
-            place = csv.with_stem(f"{csv.stem}_{found.name}") if number else csv
-            write_text(place, found.csv())
     sections = comparison_sections(document["corpora"], document["left_out"])
     code = 0 if document["corpora"] else NOTHING
     answer(document, *section_blocks(sections), code=code)

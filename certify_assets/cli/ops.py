@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -18,17 +17,7 @@ from certify_assets.cli.options import (
     open_corpus,
     store_option,
 )
-from certify_assets.cli.output import (
-    NOTHING,
-    OUT,
-    TextTable,
-    answer,
-    answers,
-    figures,
-    say,
-    table,
-    write_text,
-)
+from certify_assets.cli.output import NOTHING, TextTable, answer, answers, figures, say, table
 from certify_assets.cli.recertify import accept_relabelled_option, recertify
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
@@ -267,16 +256,13 @@ def _batches(audits: Sequence[AuditSummary]) -> list[Any]:
 
 @ops.command()
 @corpus_option
-@click.option("--page", type=OUT, metavar="FILE", help="Write the page here.")
 @answers
-def history(corpus: Corpus, page: Path | None) -> None:
+def history(corpus: Corpus) -> None:
     """Show every set of certificates: coverage, realised error, alarms and δ spent."""
     from certify_assets.operations.history import operation_history
-    from certify_assets.reports.history_page import history_table, render_history
+    from certify_assets.reports.history_page import history_table
 
     found = operation_history(corpus)
-    if page is not None:
-        write_text(page, render_history(found))
     if not found.steps:
         answer(found.to_dict(), f"Nothing is deployed on {corpus}.")
     answer(found.to_dict(), TextTable(*history_table(found)[:3]), found.joint)

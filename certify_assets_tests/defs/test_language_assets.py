@@ -9,9 +9,6 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
-from certify_assets.defs import policies
-from certify_assets.defs.policies import POOL
-from certify_assets.errors import InputError
 from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
@@ -114,40 +111,6 @@ def test_a_mistake_is_said_and_is_not_tried_again(
     said = str(failure.step_failure_data.error)
     assert "run `certify judge train two --judge sft` first" in said
     assert not [event for event in result.all_events if event.is_step_up_for_retry]
-
-
-@pytest.mark.parametrize(
-    ("error", "attempts"),
-    [
-        (ConnectionError("reset"), 3),
-        (RuntimeError("CUDA error"), 3),
-        (InputError("no rows."), 1),
-        (FileNotFoundError("x"), 1),
-        (KeyError(), 1),
-    ],
-)
-def test_only_what_may_pass_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, attempts: int
-) -> None:
-    monkeypatch.setattr(policies, "_DELAY_S", 0.0)
-    seen = []
-
-    # Dagster does not read an annotation that is a string here
-    @dg.op(pool=POOL)
-    def train(context) -> None:  # type: ignore[no-untyped-def]
-        seen.append(context.retry_number)
-        with policies.attempted(context):
-            raise error
-
-    @dg.job
-    def once() -> None:
-        train()
-
-    result = once.execute_in_process(
-        raise_on_error=False,
-        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-    )
-    assert not result.success and seen == list(range(attempts))
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import dagster as dg
 
 from certify_assets.defs.assets import AssetStep, Made, bill_metrics, judge_asset, score_metadata
 from certify_assets.defs.judges.models import judge_model
-from certify_assets.defs.policies import EXPIRES, KEPT_CURRENT, attempted, pool_of
+from certify_assets.defs.policies import EXPIRES, KEPT_CURRENT, pool_of
 from certify_assets.defs.project import Project
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.pool import load_pool
@@ -53,8 +53,7 @@ def _scores(project: Project, spec: JudgeSpec) -> dg.AssetsDefinition:
         outcome.
         """
         judge = step.judge(spec.name)
-        with attempted(step.context):
-            table = judge.score(report=step.report)
+        table = judge.score(report=step.report)
         metadata, counts = score_metadata(project, table)
         if judge.bill is not None:
             metadata["bill"] = dg.MetadataValue.json(dict(judge.bill))

@@ -11,7 +11,7 @@ from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.defs.assets import AssetStep, Made, Metadata, about_judge, asset, asset_step
 from certify_assets.defs.checks import check
 from certify_assets.defs.names import LM_GROUP, corpora_partitions
-from certify_assets.defs.policies import attempted, on_device, pool_of
+from certify_assets.defs.policies import on_device, pool_of
 from certify_assets.defs.project import Project
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.errors import GateClosedError
@@ -85,8 +85,7 @@ def judge_model(project: Project, spec: JudgeSpec) -> dg.AssetsDefinition:
 def _trained(step: AssetStep, judge: JudgedCorpus) -> JudgeRecord | None:
     """Train a judge; None where its gate is closed."""
     try:
-        with attempted(step.context):
-            return judge.train(report=step.report)
+        return judge.train(report=step.report)
     except GateClosedError as closed:
         step.skip(str(closed))
         return None
