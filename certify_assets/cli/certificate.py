@@ -25,6 +25,7 @@ from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISES
 from certify_assets.certificates.sides import budget_words
 from certify_assets.cli.gate import min_coverage_option, report_gate, too_little
 from certify_assets.cli.options import (
+    PLANNED,
     as_given,
     given_command,
     judge_option,
@@ -47,7 +48,6 @@ from certify_assets.cli.output import (
     wants_json,
     write_document,
 )
-from certify_assets.cli.plan import PLANNED
 from certify_assets.cli.reading import (
     calibration,
     read_pilot,

@@ -76,6 +76,7 @@ _ALL: Final = "certify_assets.help_all"
 #: modules of commands that do not have one of their own name
 _MODULES: Final = {
     "show": "certificate",
+    "sample": "plan",
     **dict.fromkeys(("verify", "audit", "decide", "report", "resample"), "check"),
     **dict.fromkeys(("run", "demo"), "platform"),
     **dict.fromkeys(("backup", "restore", "gc", "pages"), "upkeep"),

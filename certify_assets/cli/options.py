@@ -95,6 +95,9 @@ SIDE = click.Choice(["reject", "release"])
 NATURAL = click.IntRange(min=0)
 COUNT = click.IntRange(min=1)
 
+#: settings of a certificate that a plan takes by --set
+PLANNED = ("delta", "guard", "grid", "seed", "planned_share")
+
 certificate_argument = click.argument("certificate", type=PATH)
 scores_argument = click.argument("scores", type=SOURCE)
 out_option = click.option("--out", type=OUT, help="Also write the document to this file.")

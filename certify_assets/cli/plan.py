@@ -1,37 +1,59 @@
-"""``certify plan``."""
+"""``certify plan`` and ``certify sample``: labels that are needed, and runs to label."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
 
+from certify_assets.certificates.counts import SIDES
+from certify_assets.certificates.label_plans import plan_labels
+from certify_assets.certificates.one_run import fewest_rows
+from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED, PROVED
+from certify_assets.certificates.sampling import ESTIMANDS, RUNS, TASKS
+from certify_assets.certificates.settings import Settings
 from certify_assets.cli.options import (
     COUNT,
+    NATURAL,
     OPEN_SHARE,
+    PLANNED,
     SHARE,
     SIDE,
+    as_given,
     judge_option,
     scores_argument,
     setting_option,
     settings_help,
     truth_option,
 )
-from certify_assets.cli.output import NOTHING, TextTable, answer, answers
-from certify_assets.cli.reading import labelled, read_scores, reading_options
+from certify_assets.cli.output import NOTHING, OUT, TextTable, answer, answers, say, write_tables
+from certify_assets.cli.reading import (
+    column_options,
+    labelled,
+    read_scores,
+    reading_options,
+    reading_words,
+)
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
-from certify_assets.tables.settings import ReadingOptions
+from certify_assets.tables.drawn import (
+    BATCH,
+    draw_of,
+    drawn_rows,
+    filled,
+    has_several,
+    require_first_sample,
+    sheet,
+)
+from certify_assets.tables.score_table import ScoreTable
+from certify_assets.tables.settings import COLUMNS, ReadingOptions
+from certify_assets.tables.table import matched
+from certify_assets.tables.writing import harmless
 from certify_assets.words import number_of, percent
-
-if TYPE_CHECKING:
-    from certify_assets.certificates import Settings
-
-#: settings of a certificate that a plan takes by --set
-PLANNED = ("delta", "guard", "grid", "seed", "planned_share")
 
 
 @click.command()
@@ -76,9 +98,8 @@ def plan(
     Tables of labels are drawn from the scores and a model of the outcomes. tasks_needed is the
     number of tasks with which 80 % of them certify something; exit code 3 where 1,500 do not.
     """
-    from certify_assets.certificates import Settings, observe
-    from certify_assets.certificates.label_plans import plan_labels
-    from certify_assets.certificates.procedures import DEFAULT, PROMISED, PROVED
+    from certify_assets.certificates import observe
+    from certify_assets.certificates.procedures import DEFAULT
 
     guessed = success_rate is not None and auroc is not None
     chosen = {"alpha": alpha, "procedure": procedure or (PROMISED[PROVED] if guessed else DEFAULT)}
@@ -159,3 +180,172 @@ def _draw_cells(row: JsonObject) -> list[str]:
         percent(row["chance"]),
         row["promise"],
     ]
+
+
+@click.command()
+@scores_argument
+@click.option("--count", type=COUNT, required=True, help="Runs to draw, at most.")
+@click.option(
+    "--attempts",
+    type=COUNT,
+    help="Runs of one task, at most. [default: as many as --count needs; 1 for runs]",
+)
+@click.option(
+    "--estimand",
+    type=click.Choice(ESTIMANDS),
+    default=TASKS,
+    help="What the certificate counts: every task once, or every run once.",
+)
+@click.option(
+    "--most",
+    type=COUNT,
+    metavar="C",
+    help="For runs: as how many runs a task counts at most. Fix it without these labels.",
+)
+@click.option("--seed", type=NATURAL, default=42, help="Seed of the draw.")
+@click.option(
+    "--side",
+    type=click.Choice([*SIDES, "both"]),
+    default="both",
+    help="From which ends of the scores to read.",
+)
+@setting_option("alpha")
+@click.option("--success-rate", type=OPEN_SHARE, help="A guess, to plan what draws would decide.")
+@click.option("--auroc", type=SHARE, help="A guess of the judge's AUROC, for the same plan.")
+@judge_option
+@click.option("--out", type=OUT, required=True, help="Write the runs to label here.")
+@column_options
+@answers
+def sample(
+    scores: Path,
+    out: Path,
+    side: str,
+    alpha: float | None,
+    judge: str | None,
+    success_rate: float | None,
+    auroc: float | None,
+    reading: ReadingOptions,
+    **asked: Any,
+) -> None:
+    """Draw the runs to label, before any label.
+
+    SCORES has task_id, trajectory_id and score (its rows with split=cal); outcomes are not read.
+    The draw follows from the seed and the names of tasks and runs. --count below the number of
+    tasks draws one run of as many tasks; above it, further attempts of all of them. The seed is
+    kept in SCORES.sample.json, and a draw of the same table with another seed is refused.
+
+    The file keeps the columns of SCORES but the scores, which a reviewer is not to see. Fill in its
+    column outcome batch by batch: 0, 1, or unclear. Then give it to `certify certificate SCORES
+    --sample FILE`, which names the batch to label next (exit code 3), if one is needed. Side and
+    budget order the batches here; the certificate may take others, if they were fixed before
+    anyone looked at the drawn scores. With --success-rate and --auroc the answer says what one
+    labelled run of every drawn task is expected to decide, and what two, four and all of them are.
+    """
+    if (success_rate is None) != (auroc is None):
+        raise click.UsageError("A plan needs --success-rate and --auroc. Give both or neither.")
+    outcome = {**COLUMNS, **reading.columns}["outcome"]
+    if out.is_file() and filled(out, outcome):
+        raise InputError(
+            f"{out} has labels already, and a draw that follows labels proves nothing. Certify "
+            "with it, or write the new draw to another file."
+        )
+    whole = read_scores(scores, reading, outcomes=False, judge=judge)
+    _require_unlabelled(whole, outcome)
+    table = whole.choose_split("cal")
+    draw = draw_of(table, **asked)
+    drawn = drawn_rows(table, draw)
+    if np.isnan(drawn.scores).all():
+        raise InputError(
+            f"No drawn run of {scores} has a score, so that labels could not certify anything. "
+            "Score its runs first."
+        )
+    settings = Settings(**({} if alpha is None else {"alpha": alpha}))
+    sides = SIDES if side == "both" else (side,)
+    columns = sheet(drawn, draw, settings, sides=sides, outcome=outcome)
+    require_first_sample(scores, draw)
+    write_tables((out, harmless(out, columns, drawn.naming_columns)))
+    batches = np.bincount(columns[BATCH], minlength=2).tolist()
+    document = {
+        "runs": len(table),
+        "tasks": len(set(table.tasks)),
+        "drawn": len(drawn),
+        "drawn_tasks": len(set(drawn.tasks)),
+        **draw.inputs,
+        "batches": batches[1:],
+        "unscored": batches[0],
+    }
+    words = ["certify", "certificate", as_given(scores), "--sample", str(out)]
+    words += ["--judge", judge] if judge else []
+    words += [] if side == "both" else ["--side", side]
+    words += [] if alpha is None else ["--alpha", f"{alpha:g}"]
+    # the proof is for one run a task first: several decide more by the default
+    several = has_several(drawn)
+    words += ["--promise", CONFIDENT] if several and draw.estimand == TASKS else []
+    step = shlex.join([*words, *reading_words(reading)])
+    said: list[str | TextTable] = [*_drawn(document, out, settings, several=several)]
+    for name in sides if success_rate is not None else ():
+        planned = plan_labels(
+            table.scores,
+            table.tasks,
+            settings.replace(side=name, procedure=PROMISED[PROVED]),
+            success_rate=success_rate,
+            auroc=auroc,
+            count=document["drawn_tasks"],
+            attempts=1 if draw.estimand == RUNS else None,
+        )
+        document[f"{name}_draws"] = planned["draws"]
+        title = f"What the draw is expected to give on the {name} side"
+        said.append(draws_table(planned["draws"], title))
+    answer(document, *said, f"next: {step}")
+
+
+def _drawn(
+    document: Mapping[str, Any], out: Path, settings: Settings, *, several: bool
+) -> Iterator[str]:
+    """Say what was drawn, and how it is labelled."""
+    counts = "every task counts once"
+    if document["estimand"] != TASKS:
+        counts = f"every run counts once, but no task more than {document['most']} of them"
+    drawn, tasks = document["drawn"], document["drawn_tasks"]
+    yield (
+        f"Drew {number_of(drawn, 'run')} of {number_of(tasks, 'task')} from "
+        f"{number_of(document['runs'], 'run')} of {number_of(document['tasks'], 'task')}; {counts}."
+    )
+    if several:
+        yield f"Label all of {out}: with several runs of a task, reading cannot stop early."
+    else:
+        first = number_of(document["batches"][0], "run")
+        yield (
+            f"Label batch 1 of {out} first ({first}), then one batch after the other. Stop as soon "
+            "as the certificate asks for no more."
+        )
+    if document["unscored"]:
+        yield (
+            f"Without a score: {number_of(document['unscored'], 'drawn run')} in batch 0, at the "
+            "end of the file. They need no label."
+        )
+    if drawn < document["count"]:
+        yield f"That is fewer than --count {document['count']}: no more can be drawn in this way."
+    least = {
+        promise: fewest_rows(PROMISED[promise], settings.alpha, settings.delta, several=several)
+        for promise in (AVERAGE, PROVED)
+    }
+    if tasks < least[PROVED]:
+        yield (
+            f"warning: {number_of(tasks, 'drawn task')} are too few for a proof at alpha "
+            f"{settings.alpha:g}, which needs {least[PROVED]:,}. The promise on average needs "
+            f"{least[AVERAGE]:,}."
+        )
+
+
+def _require_unlabelled(table: ScoreTable, outcome: str) -> None:
+    """Refuse a table of which some runs are labelled; say that outcomes of all are not read."""
+    there = matched([name for name in table.table.names if name], {outcome})
+    number = filled(table.source, outcome) if there else 0
+    if 0 < number < len(table):
+        raise InputError(
+            f"{table.path} has labels of {number:,} of its {len(table):,} runs, and a draw that "
+            "follows labels proves nothing. Draw from a table without them."
+        )
+    if number:
+        say(f"{table.path.name}: its outcomes are not read")
