@@ -312,13 +312,15 @@ def _of_table(path: Path, reading: ReadingOptions) -> tuple[JudgedRuns, dict[str
     names = [name for name in every.names if name]
     if names and not len(every):
         raise InputError(f"{path} has a header but no rows. Write one row a trajectory.")
+    table, columns = read_table(path, set(names)), dict[str, str]()
     there = {one: found[0] for one in usual if (found := [*matched(names, {usual[one]}).values()])}
-    columns: dict[str, str] = {}
-    for one in ("task", "id", "agent"):
-        if one not in there and one not in reading.columns:
-            taken = [*there.values(), *columns.values()]
-            repeated = _repeated(path, names) if one == "task" else []
-            columns |= likely_column(one, repeated, taken) or likely_column(one, names, taken)
+    repeated = []
+    if "task" not in {*there, *reading.columns}:
+        # a column that names tasks repeats its values, one that names runs does not
+        repeated = [name for name in names if len({*map(str, table.values(name))}) < len(table)]
+    for one, likely in (("task", repeated), ("task", names), ("id", names), ("agent", names)):
+        if one not in {*there, *columns, *reading.columns}:
+            columns |= likely_column(one, likely, [*there.values(), *columns.values()])
     notes = [f"column {name!r} of {path.name} as {COLUMNS[one]}" for one, name in columns.items()]
     if "task" not in {*there, *columns, *reading.columns}:
         # runs of one task that count as tasks of their own would promise too much
@@ -333,7 +335,7 @@ def _of_table(path: Path, reading: ReadingOptions) -> tuple[JudgedRuns, dict[str
         there[one]: kind for one, kind in (("score", JUDGE), ("outcome", TRUTH)) if one in there
     }
     others = {name: kind_by_name(name) for name in names if name not in used and name not in kinds}
-    table, known = read_table(path, set(names)), {*kinds.values()}
+    known = {*kinds.values()}
     for name, kind in others.items():
         # a score or outcome that is named as such leaves no doubt
         if kind and kind not in known and name in table.columns:
@@ -341,12 +343,6 @@ def _of_table(path: Path, reading: ReadingOptions) -> tuple[JudgedRuns, dict[str
             if kind == TRUTH or numbers:
                 kinds[name] = kind
     return JudgedRuns(path, kinds, "score table", notes=tuple(notes)), columns
-
-
-def _repeated(path: Path, names: Sequence[str]) -> list[str]:
-    """Return the columns with repeated values: one that names runs has none."""
-    table = read_table(path, set(names))
-    return [name for name in names if len({*map(str, table.values(name))}) < len(table)]
 
 
 def _names(runs: JudgedRuns, kind: str, name: str | None) -> list[str]:

@@ -123,10 +123,10 @@ def plan(
     found = plan_labels(
         table.scores, table.tasks, asked, known=known, count=tasks, attempts=attempts, **guess
     )
-    answer(found, *_said(found, asked), code=NOTHING if found["tasks_needed"] is None else 0)
+    answer(found, *_about_plan(found, asked), code=NOTHING if found["tasks_needed"] is None else 0)
 
 
-def _said(found: JsonObject, asked: Settings) -> Iterator[str | TextTable]:
+def _about_plan(found: JsonObject, asked: Settings) -> Iterator[str | TextTable]:
     """Say what the labels decide, what would be enough, and what the plan assumes."""
     from certify_assets.certificates.gates import GateResult
     from certify_assets.certificates.label_plans import missed
@@ -282,7 +282,7 @@ def sample(
     several = has_several(drawn)
     words += ["--promise", CONFIDENT] if several and draw.estimand == TASKS else []
     step = shlex.join([*words, *reading_words(reading)])
-    said: list[str | TextTable] = [*_drawn(document, out, settings, several=several)]
+    said: list[str | TextTable] = [*_about_draw(document, out, settings, several=several)]
     for name in sides if success_rate is not None else ():
         planned = plan_labels(
             table.scores,
@@ -299,7 +299,7 @@ def sample(
     answer(document, *said, f"next: {step}")
 
 
-def _drawn(
+def _about_draw(
     document: Mapping[str, Any], out: Path, settings: Settings, *, several: bool
 ) -> Iterator[str]:
     """Say what was drawn, and how it is labelled."""
