@@ -79,7 +79,7 @@ _MODULES: Final = {
     "sample": "plan",
     **dict.fromkeys(("verify", "audit", "decide", "report", "resample"), "check"),
     **dict.fromkeys(("run", "demo"), "platform"),
-    **dict.fromkeys(("backup", "restore", "gc", "pages"), "upkeep"),
+    **dict.fromkeys(("ledger", "backup", "restore", "gc", "pages"), "upkeep"),
 }
 
 

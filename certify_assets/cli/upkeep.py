@@ -1,17 +1,173 @@
-"""``certify gc``, ``pages``, ``backup`` and ``restore``: looking after a data root."""
+"""Looking after a data root: ``certify ledger``, ``gc``, ``pages``, ``backup`` and ``restore``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import click
 
 from certify_assets.cli.options import store_option
-from certify_assets.cli.output import answer, answers
+from certify_assets.cli.output import (
+    NOTHING,
+    OUT,
+    answer,
+    answers,
+    say,
+    show_line,
+    table,
+    write_text,
+)
+from certify_assets.storage.store import Store
 from certify_assets.words import number_of
 
-if TYPE_CHECKING:
-    from certify_assets.storage.store import Store
+_READS = ("first", "reused", "replay", "changed", "unregistered", "pool", "results", "last")
+
+
+@click.group()
+def ledger() -> None:
+    """Show who read TEST, and verify, export and index the events of a data root."""
+
+
+@ledger.command("status")
+@click.argument("corpus", required=False)
+@store_option
+@answers
+def ledger_status(corpus: str | None, store: Store) -> None:
+    """Show registrations and reads of TEST, of CORPUS or of every corpus.
+
+    first: read under a registration for the first time; reused: the registration of another
+    version, some of whose runs were read before; replay: again with the same hashes; changed: with
+    others after a result was seen; unregistered: asked for without a registration, and refused;
+    pool: scores and task sizes of TEST, and no outcome, went into certificates, which is no read;
+    results: reads whose result was stored. --json lists every read with its registration. Exit 3
+    where a rule of the current registration was broken.
+    """
+    from certify_assets.operations.ledger import ledger_states
+
+    states = ledger_states(store, () if corpus is None else (corpus,))
+    blocks = [block for state in states for block in _readers(state)]
+    if not states:
+        say("no corpus is registered; import one first.")
+    answer(
+        {"corpora": states} if corpus is None else states[0],
+        *(blocks or [None]),
+        code=NOTHING if any(state["violations"] for state in states) else 0,
+    )
+
+
+def _readers(state: Mapping[str, Any]) -> list[Any]:
+    """Return who read TEST of a corpus, and which rules were broken."""
+    number = len(state["registrations"])
+    title = f"TEST of {state['corpus']}: {number} registration{'s' * (number != 1)}"
+    return [
+        table(title, state["readers"], ("judge", *_READS)),
+        *(
+            f"  {broken['judge']}: the read of {broken['time']} is {broken['kind']}."
+            for broken in state["violations"]
+        ),
+        *([f"Head: {state['head']}"] if state["readers"] else []),
+    ]
+
+
+@ledger.command("verify")
+@click.argument("corpus", required=False)
+@click.option(
+    "--head",
+    "heads",
+    multiple=True,
+    metavar="CORPUS:SEQUENCE:HASH",
+    help="An event that a document names; repeat for more.",
+)
+@store_option
+@answers
+def ledger_verify(corpus: str | None, heads: tuple[str, ...], store: Store) -> None:
+    """Verify every event of CORPUS or of every corpus, and every object that one names.
+
+    A database that was put back whole is noticed by a later event that something outside of it
+    names. Certificates, audits, deployments and Dagster's and MLflow's metadata name one under
+    ``ledger``. Exit 3 with the first fault.
+    """
+    from certify_assets.storage.care import verify
+    from certify_assets.storage.events import head_text, parse_head
+
+    found = verify(store, corpus, map(parse_head, heads))
+    said = [] if found else ["The data root has no event yet."]
+    for item in found:
+        about = f"{number_of(item.events, 'event')}, {number_of(item.objects, 'object')}"
+        name = item.head["corpus"]
+        whole = f"{name} is whole: {about}, head {head_text(item.head)}"
+        said.append(whole if name else f"The data root itself is whole: {about}")
+        if item.blanked:
+            said.append(
+                f"  {item.blanked} of the events were blanked: what they say is not verified."
+            )
+    answer({"verified": [asdict(item) for item in found]}, *said)
+
+
+@ledger.command("export")
+@click.argument("corpus")
+@click.option("--out", type=OUT, metavar="FILE", help="Write here, not to stdout.")
+@store_option
+def ledger_export(corpus: str, out: Path | None, store: Store) -> None:
+    """Write the events of CORPUS as JSON Lines, which an auditor verifies without the data root.
+
+    docs/security.md has the program for it.
+    """
+    from certify_assets.storage.care import export
+    from certify_assets.storage.events import head_text
+
+    lines = [*export(store, corpus)]
+    if out is None:
+        for line in lines:
+            click.echo(line)
+        return
+    write_text(out, "".join(f"{line}\n" for line in lines))
+    # a corpus that is known has an event
+    show_line(f"{out}: {len(lines):,} events, head {head_text(json.loads(lines[-1]))}")
+
+
+@ledger.command("blank")
+@click.argument("corpus")
+@click.option("--reviewer", required=True, help="Name to take out.")
+@store_option
+@answers
+def ledger_blank(corpus: str, reviewer: str, store: Store) -> None:
+    """Take a reviewer's name and comments out of CORPUS, as the law may ask for.
+
+    The outcomes stay, under a number instead of the name. The chain still verifies, but no longer
+    proves what the changed events say. Nobody else may write meanwhile. Tables that were stored
+    before hold the name until certify gc --discard removes them.
+    """
+    from certify_assets.corpora.corpus import Corpus
+    from certify_assets.operations.labels import blank_reviewer
+    from certify_assets.operations.review_queue import load_queue, queue_page_key
+    from certify_assets.reports.review_page import write_queue_page
+
+    count = blank_reviewer(store, corpus, reviewer)
+    # the page of the queue names who agrees with whom
+    if store.exists(queue_page_key(corpus)):
+        found = Corpus(store, corpus)
+        write_queue_page(found, load_queue(found))
+    said = f"{count} events of {corpus} have no name and no comment any more."
+    answer(
+        {"corpus": corpus, "events": count},
+        said if count else f"No label of {corpus} is of {reviewer!r}.",
+    )
+
+
+@ledger.command("rebuild")
+@store_option
+@answers
+def ledger_rebuild(store: Store) -> None:
+    """Make the indexes of the database again from the events, such as the review queue."""
+    from certify_assets.storage.care import rebuild
+
+    count = rebuild(store)
+    answer({"events": count}, f"The indexes of {count} events are made again.")
 
 
 # for so long a killed training may be resumed
