@@ -295,7 +295,7 @@ def recertification(step: AssetStep) -> Made:
     reader can recompute them.
     """
     corpus = step.corpus
-    record, said = recertify_deployed(corpus, deploy=step.context.op_config["deploy"])
+    record, said = recertify_deployed(corpus, deploy=step.config["deploy"])
     if record is None:
         return _unchanged(step, {"said": said})
     metadata = {

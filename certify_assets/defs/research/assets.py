@@ -152,12 +152,12 @@ def simulation_study(step: AssetStep) -> Made:
     """
     simulations.run_study(
         step.store,
-        **step.context.op_config,
+        **step.config,
         progress=lambda cell, done, total: step.context.log.info(
             f"{done} of {total}: {cell.title}"
         ),
     )
-    return step.made({}, params=step.context.op_config)
+    return step.made({}, params=step.config)
 
 
 @asset(
