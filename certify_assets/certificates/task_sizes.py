@@ -12,11 +12,11 @@ sizes vary a little at every task, the calibration tasks do hold large ones, and
 So count, for every size M, the calibration tasks that stand for tasks of M runs and more. If L of
 them were all right, the others are wrong at a rate of at most 1 − ε^(1/L), at confidence 1 − ε, and
 throughout where L = 0. That rate times W(M), the share of covered runs in such tasks, is charged,
-less the rate of all tasks alike. Equal sizes are charged nothing. W comes from calibration tasks and pool; j tasks show it, so it is taken
-(1 + 2/j) times, a bound from above. A task stands for tasks of up to √2 times its runs: wrong tasks
-do not begin within half a doubling of the size. But where larger ones exist, whatever is larger
-than calibration tasks may belong to them: the charge is the smaller of the one in which a task
-stands for its own size alone and four times the other.
+less the rate of all tasks alike. Equal sizes are charged nothing. W comes from calibration tasks
+and pool; j tasks show it, so it is taken (1 + 2/j) times, a bound from above. A task stands for
+tasks of up to √2 times its runs: wrong tasks do not begin within half a doubling of the size. But
+where larger ones exist, whatever is larger than calibration tasks may belong to them: the charge is
+the smaller of the one in which a task stands for its own size alone and four times the other.
 
 With a charge the clustered tail has no size ratio from sizes alone: the charge stands for it.
 Measured in benchmarks/validity.py.
