@@ -21,7 +21,7 @@ from types import FrameType
 
 import certify_assets
 from certify_assets.cli.main import main as certify
-from certify_assets.storage.store import Snapshot
+from certify_assets.storage.store import Store
 
 PACKAGE = Path(certify_assets.__file__).parent
 
@@ -29,7 +29,7 @@ PACKAGE = Path(certify_assets.__file__).parent
 def visited(arguments: list[str], until: str = "") -> set[tuple[str, str]]:
     """Return file and name of the functions that a command enters."""
     found: set[tuple[str, str]] = set()
-    inside, append = f"{PACKAGE}/", Snapshot.append.__code__
+    inside, append = f"{PACKAGE}/", Store.append.__code__
     stopped = False
     # first, so that nothing of an import counts
     for module in pkgutil.walk_packages([str(PACKAGE)], "certify_assets."):

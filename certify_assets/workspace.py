@@ -19,7 +19,7 @@ from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.storage.root import default_root
-from certify_assets.storage.store import Snapshot, Store
+from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
@@ -58,7 +58,7 @@ class Workspace:
 
     Parameters
     ----------
-    store : Snapshot
+    store : Store
         The data root as of one moment.
 
     Examples
@@ -68,7 +68,7 @@ class Workspace:
     >>> judge.train(); judge.score(); judge.certify()    # doctest: +SKIP
     """
 
-    store: Snapshot
+    store: Store
 
     @classmethod
     def open(cls, root: str | None = None) -> Workspace:

@@ -19,7 +19,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import IntegrityError, StepFailedError
 from certify_assets.files import write_atomic
 from certify_assets.storage.root import default_root
-from certify_assets.storage.store import Snapshot, Store
+from certify_assets.storage.store import Store
 from certify_assets.storage.urls import absolute
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _EXECUTION, _STUDY = "certify_assets.defs.execution", "certify_assets.defs.research.study"
 
 
-def open_store(root: str | None) -> Snapshot:
+def open_store(root: str | None) -> Store:
     """Return the data root that an option names, else this process's."""
     return Store(default_root() if root is None else absolute(root)).now()
 
@@ -164,7 +164,7 @@ def report_stored(corpus: Corpus, command: str, *assets: str, refused: bool = Fa
         )
 
 
-def _has_instance(store: Snapshot) -> bool:
+def _has_instance(store: Store) -> bool:
     if home := os.environ.get("DAGSTER_HOME"):
         return Path(home).is_dir()
     return store.is_local and store.local_path("dagster/dagster.yaml").is_file()

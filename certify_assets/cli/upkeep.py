@@ -205,7 +205,7 @@ def gc(older: float, reason: str | None, discard_older: float, store: Store) -> 
     used again.
     """
     from certify_assets.corpora.config import removed_corpora
-    from certify_assets.storage.cleaning import collect, discard
+    from certify_assets.storage.care import collect, discard
 
     gone = 0
     if reason is not None:

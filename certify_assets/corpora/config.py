@@ -299,7 +299,7 @@ def load_config(store: Store, name: str) -> CorpusConfig:
 
 def registered_corpora(store: Store) -> list[str]:
     """Return the names of the embedded corpora and of those in the data root, sorted."""
-    imported = [name for name in store.names("corpora") if is_registered(store, name)]
+    imported = [name for name in store.corpora() if is_registered(store, name)]
     return sorted({*EMBEDDED, *imported})
 
 
@@ -324,12 +324,8 @@ def remove_corpus(store: Store, name: str) -> list[str]:
     require_removable(store, name)
     folder, view = corpus_file(name), store.now()
     # judges, certificates and all events stay: they are the record of what was claimed
-    with view.step(name):
-        splits = [f"splits/{entry}" for entry in view.names(f"{folder}/splits")]
-        gone = [*splits, *(entry for entry in view.names(folder) if entry != "splits")]
-        for entry in gone:
-            view.remove_tree(f"{folder}/{entry}")
-    return gone
+    with view.step():
+        return [key.removeprefix(f"{folder}/") for key in view.remove_tree(folder)]
 
 
 def plan_splits(

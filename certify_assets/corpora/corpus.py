@@ -32,7 +32,7 @@ from certify_assets.corpora.schema import (
 from certify_assets.corpora.splits import SPLITS, SplitManifest, verify_manifest
 from certify_assets.errors import InputError, IntegrityError, LeakError, ManifestError
 from certify_assets.storage.moment import remembered
-from certify_assets.storage.store import Snapshot
+from certify_assets.storage.store import Store
 from certify_assets.storage.urls import is_url, local_copies
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from certify_assets.corpora.formats.gathering import Gathered
     from certify_assets.corpora.leakage import LeakChecks
     from certify_assets.corpora.profile import CorpusProfile, TaskOverlap
-    from certify_assets.storage.store import Store
 
 #: is called with the runs of the corpus after a delivery, as `run_table`, and their splits, before
 #: anything is stored; raises to refuse the delivery
@@ -56,7 +55,7 @@ _DECIDING: Final = ("corpus.json", "import.json", "controls.json", "trajectories
 class Corpus:
     """One corpus, as one operation sees it: every stored file in one version."""
 
-    store: Snapshot
+    store: Store
     name: str
 
     def __init__(self, store: Store, name: str) -> None:
@@ -97,7 +96,7 @@ class Corpus:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Commit what a block and all that it calls store at its end, all or nothing."""
-        with self.store.step(self.name):
+        with self.store.step():
             yield
 
     # What is stored, verified as it is read

@@ -20,7 +20,7 @@ from certify_assets.judges.spec import JudgeSpec
 from certify_assets.operations.judge_figures import Figures, judge_summary
 from certify_assets.storage.events import head_text
 from certify_assets.storage.objects import MissingObjectError
-from certify_assets.storage.store import Snapshot
+from certify_assets.storage.store import Store
 from certify_assets.work import ProgressLines
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class AssetStep:
     mlflow: MlflowTracker
 
     @cached_property
-    def store(self) -> Snapshot:
+    def store(self) -> Store:
         """Data root of the run."""
         return self.data_root.view()
 
@@ -193,7 +193,7 @@ def asset_step(
     # a process that is killed after its commit, before Dagster knows, commits nothing twice
     token = f"{context.run.run_id} {context.op_def.name} {corpus}"
     try:
-        with data_root.view().step(corpus, token=token):
+        with data_root.view().step(token):
             yield AssetStep(project, context, data_root, mlflow)
     except (ChangedInputError, MissingObjectError) as error:
         raise dg.RetryRequested(max_retries=1, seconds_to_wait=0) from error

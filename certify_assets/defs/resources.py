@@ -17,7 +17,7 @@ from certify_assets.defs.project import PREFIX_VARIABLE
 from certify_assets.errors import InputError, MissingToolError
 from certify_assets.processes import end_with_parent
 from certify_assets.storage.root import default_root
-from certify_assets.storage.store import Snapshot, Store
+from certify_assets.storage.store import Store
 from certify_assets.storage.tracking import Record, write_record
 
 
@@ -37,7 +37,7 @@ class DataRoot(dg.ConfigurableResource):  # type: ignore[type-arg]
         if os.environ.get(EXECUTOR_VARIABLE) == "multiprocess":
             end_with_parent()
 
-    def view(self) -> Snapshot:
+    def view(self) -> Store:
         """Return what the steps of one process share: an unchanged file is verified once."""
         root = self.root or default_root()
         if self._view is None or self._view.root != root:
@@ -57,7 +57,7 @@ class DataRoot(dg.ConfigurableResource):  # type: ignore[type-arg]
 
             write_index(self.view())
 
-    _view: Snapshot | None = PrivateAttr(default=None)
+    _view: Store | None = PrivateAttr(default=None)
     _draws: bool = PrivateAttr(default=False)
 
 

@@ -90,7 +90,7 @@ class JudgedCorpus(StoredJudge):
     def score(self, *, report: Report = silent) -> pd.DataFrame:
         """Score RL, CAL and TEST and store the table and the pool; TEST rows carry no outcome."""
         # certificates take both: neither is stored without the other
-        with self.store.step(self.corpus.name):
+        with self.store.step():
             table = self._scored(report)
             write_pool(self)
         return table

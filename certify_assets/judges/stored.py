@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from certify_assets.corpora.rendering import Renderer
     from certify_assets.judges.base import Bill
-    from certify_assets.storage.store import Snapshot
+    from certify_assets.storage.store import Store
 
 # what the decisions and the lineage of a judge depend on
 _DECIDING: Final = (
@@ -82,7 +82,7 @@ class StoredJudge:
         return self.name
 
     @property
-    def store(self) -> Snapshot:
+    def store(self) -> Store:
         """Data root, as the corpus sees it."""
         return self.corpus.store
 
@@ -165,7 +165,7 @@ class StoredJudge:
             if trained != now:
                 raise self._stale(f"the adapter of {self} on {self.corpus} was trained under", name)
         # a pinned judge is what it is, whatever became of the sources of its training
-        pinned = self.store.pins is not None
+        pinned = bool(self.store.pins.areas)
         if spec.hosted or not pinned:
             self._require_settings(record)
         if not pinned:
@@ -185,7 +185,7 @@ class StoredJudge:
             return
         # a training notes the tokens that the model had room for
         then = then.replace(tokens=spec.reading.tokens and then.tokens)
-        if self.store.pins is None and then != spec.reading:
+        if not self.store.pins.areas and then != spec.reading:
             changed = "reading"
         elif record.seed != spec.seed:
             changed = "seed"

@@ -37,7 +37,7 @@ from certify_assets.operations.labels import Label, read_labels, resolve_labels
 from certify_assets.operations.sampling import RunDraw, RunsOfTask, SamplingPlan
 from certify_assets.storage.database import insert, number_column, tables, text_column
 from certify_assets.storage.moment import remembered
-from certify_assets.storage.store import Snapshot, Store
+from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,7 +125,7 @@ _COLUMNS: Final = [column.name for column in monitored.columns][3:]
 def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> None:
     """Bring the index of drawn runs to the state after these events."""
     for name, mine in groupby(rows, key=lambda row: row.corpus):
-        corpus = Corpus(Snapshot.within(store, connection), name)
+        corpus = Corpus(store.within(connection), name)
         for batch in sorted({batch for row in mine for batch in changed_batches(corpus, row)}):
             its = monitored.c.corpus == name, monitored.c.batch == batch
             connection.execute(monitored.delete().where(*its))

@@ -39,6 +39,7 @@ from certify_assets.judges.stored import judge_file
 from certify_assets.operations.ledger import record_pool, register
 from certify_assets.operations.relabelling import relabelling_finding
 from certify_assets.operations.spending import Claim, claim, read_spending
+from certify_assets.storage.events import Stored
 from certify_assets.storage.moment import remembered
 from certify_assets.words import WORDS
 
@@ -48,12 +49,21 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Certificate, Sides
     from certify_assets.certificates.evidence import Pool
     from certify_assets.certificates.inputs import SampleInputs
+    from certify_assets.corpora.corpus import Corpus
     from certify_assets.judges.judged import JudgedCorpus
 
 
 def own_key(corpus: str, judge: str) -> str:
     """Return the key of the certificates that a judge has on CAL."""
     return judge_file(judge, corpus, "certificates.json")
+
+
+def judges_with_certificates(corpus: Corpus) -> list[str]:
+    """Return the names of the judges that have certificates on CAL, sorted."""
+    # of this corpus alone: a judge that is stored on another one meanwhile says nothing here
+    keys = corpus.store.subjects(corpus.name, Stored)
+    found = sorted({key.split("/")[1] for key in keys if key.startswith("judges/")})
+    return [name for name in found if corpus.store.exists(own_key(corpus.name, name))]
 
 
 def certify_judge(

@@ -94,7 +94,7 @@ def decide_batch(corpus: Corpus, name: str, *, report: Report = silent) -> Batch
     work = f"batches/{corpus.name}/{received(corpus, name).objects['runs']}"
     with corpus.store.workplace(work) as folder:
         # another process may have decided it while this one waited for its turn
-        corpus.store.unpinned.refresh()
+        corpus.store.refresh()
         _require_undecided(corpus, name)
         deployment, runs = _deployment(corpus), batch_runs(corpus, name)
         deployment, scored = _score(deployment, runs, folder, report)

@@ -12,7 +12,7 @@ from certify_assets.errors import GateClosedError, InputError
 from certify_assets.files import canonical_json
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import SIDES
-from certify_assets.operations.certifier import certificate_of, deciding, own_key
+from certify_assets.operations.certifier import certificate_of, deciding, judges_with_certificates
 from certify_assets.operations.deployment import (
     Deployed,
     DeploymentRecord,
@@ -41,7 +41,7 @@ from certify_assets.operations.recertification_record import (
 from certify_assets.operations.relabelling import relabelling_finding
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.split_history import certified_judges, certified_splits
-from certify_assets.storage.events import Stored, head_text
+from certify_assets.storage.events import head_text
 from certify_assets.storage.tracking import Record, Tracker, without_credentials
 
 #: share of the drawn tasks that may be open or tied in a recertification that decides
@@ -90,8 +90,7 @@ def deploy(
         Whether MLflow is told.
     """
     corpus = judge.corpus
-    # what it rests on is stored: a step that goes on with it may end as it will
-    with corpus.store.step(corpus.name, apart=True):
+    with corpus.writing():
         _ = judge.spec
         chosen, findings, batch_alpha = list[Certificate](), list[dict[str, str]](), {}
         if batch_only:
@@ -129,6 +128,8 @@ def deploy(
         # MLflow is told what is stored, not what may still be refused
         if track:
             corpus.store.once_committed(partial(register, corpus, made.number))
+    # it decides from now on, whatever becomes of a step that goes on
+    corpus.store.commit()
     return read_deployments(corpus)[-1]
 
 
@@ -264,11 +265,7 @@ def _unpaid_choice(judge: JudgedCorpus) -> str:
     """Say which judges a judge may have been chosen among unpaid; empty where it was not."""
     corpus = judge.corpus
     certified = certified_judges(corpus)
-    # of this corpus alone: a judge that is stored on another one meanwhile says nothing here
-    keys = judge.store.subjects(corpus.name, Stored)
-    known = {key.split("/")[1] for key in keys if key.startswith("judges/")}
-    stored = {name for name in known if judge.store.exists(own_key(corpus.name, name))}
-    rivals = {*certified.judges, *stored}
+    rivals = {*certified.judges, *judges_with_certificates(corpus)}
     paid = corpus.config.judges_compared
     if judge.name == certified.named or len(rivals) <= paid:
         return ""

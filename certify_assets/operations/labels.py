@@ -16,7 +16,7 @@ from certify_assets.operations.decisions import PROVISIONAL, load_decisions
 from certify_assets.storage.care import blank
 from certify_assets.storage.events import Event, Payload, storable_text
 from certify_assets.storage.moment import remembered
-from certify_assets.storage.store import Snapshot, Store
+from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,7 +129,7 @@ def append_labels(corpus: Corpus, labels: Sequence[Label]) -> list[Label]:
     """Append labels and return them as stored; one whose token is stored is returned as it is."""
     tokens = {label.token: label for label in labels}
 
-    def work(view: Snapshot) -> dict[str, Payload]:
+    def work(view: Store) -> dict[str, Payload]:
         stored = {
             event.token: Label.of(event) for event in view.among(corpus.name, "token", tokens)
         }

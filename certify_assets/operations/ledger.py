@@ -35,7 +35,7 @@ from certify_assets.errors import LedgerError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.storage.events import Head, Payload, TypedEvent, head_text
 from certify_assets.storage.moment import remembered
-from certify_assets.storage.store import Snapshot, Store
+from certify_assets.storage.store import Store
 
 READ_KINDS: Final = ("first", "reused", "replay", "changed", "unregistered")
 POOL_KIND: Final = "pool"
@@ -185,7 +185,7 @@ def record_read(
         # a read whose runs are not known counts as one of the same runs
         return bool(seen) and (not digest or not seen.isdisjoint(store.objects.get_json(digest)))
 
-    def record(view: Snapshot) -> dict[str, SplitReading]:
+    def record(view: Store) -> dict[str, SplitReading]:
         entries = ledger_entries(Corpus(view, corpus.name))
         kind = _kind(entries, judge, registration, asked)
         number = _reading_number(entries, judge, asked, overlaps)

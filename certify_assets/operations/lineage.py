@@ -31,7 +31,7 @@ from certify_assets.operations.batches import (
     ready_batches,
     received,
 )
-from certify_assets.operations.certifier import own_key
+from certify_assets.operations.certifier import judges_with_certificates, own_key
 from certify_assets.operations.decisions import CLOSED, NOT_COVERED, decision_of
 from certify_assets.operations.deployment import read_deployments
 from certify_assets.operations.recertification_record import (
@@ -215,7 +215,7 @@ def _deployed(corpus: Corpus) -> set[str]:
 
 def _issued(corpus: Corpus) -> dict[str, Certificate]:
     """Return the certificates that judges and recertifications have now, by their hashes."""
-    keys = [own_key(corpus.name, judge) for judge in corpus.store.names("judges")]
+    keys = [own_key(corpus.name, judge) for judge in judges_with_certificates(corpus)]
     keys += [record.certificates_key for record in recertifications(corpus)]
     documents = [
         item for key in keys for item in _stored(corpus.store, key).get("certificates", [])

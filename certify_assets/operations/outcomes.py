@@ -30,7 +30,7 @@ from certify_assets.operations.labels import (
 )
 from certify_assets.storage.events import Payload
 from certify_assets.storage.moment import remembered
-from certify_assets.storage.store import Snapshot
+from certify_assets.storage.store import Store
 from certify_assets.tables.run_labels import RunLabels
 from certify_assets.tables.settings import ReadingOptions
 
@@ -139,7 +139,7 @@ def _append(corpus: Corpus, path: Path, said: Sequence[OutcomeKnown]) -> int:
 
     added = 0
 
-    def work(view: Snapshot) -> dict[str, OutcomeKnown]:
+    def work(view: Store) -> dict[str, OutcomeKnown]:
         nonlocal added
         stored = {event.token: event for event in view.among(corpus.name, "token", tokens)}
         added = len(tokens) - len(stored)

@@ -224,8 +224,7 @@ def recertify(
     """Certify the judge on CAL and the audit sample, once a set of inputs; say what happened."""
     # None where too few tasks are new or labels of CAL were corrected, and nothing was spent
     corpus = judge.corpus
-    # it is stored before anything is deployed that rests on it
-    with corpus.store.step(corpus.name, apart=True):
+    with corpus.writing():
         if corrected := corrected_labels(judge):
             return None, f"{corrected} Nothing was spent."
         spending = read_spending(corpus)

@@ -34,7 +34,7 @@ from certify_assets.operations.decisions import ASKED, decisions_of, drawn_runs
 from certify_assets.operations.labels import GoldLabelled, Label, Labelled
 from certify_assets.storage.database import insert, number_column, parts, tables, text_column
 from certify_assets.storage.events import Event, Payload
-from certify_assets.storage.store import Snapshot, Store
+from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -242,7 +242,7 @@ def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> No
     """Bring the indexes to the state after these events."""
     for corpus, mine in groupby(rows, key=lambda row: row.corpus):
         # a snapshot of what the transaction sees, its own events included
-        seen = Corpus(Snapshot.within(store, connection), corpus)
+        seen = Corpus(store.within(connection), corpus)
         _Indexes(seen, connection).follow(list(mine))
 
 

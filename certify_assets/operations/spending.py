@@ -21,7 +21,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.judges.specs import DELTA
 from certify_assets.storage.events import Head, Payload, TypedEvent
-from certify_assets.storage.store import Snapshot
+from certify_assets.storage.store import Store
 
 #: of the total, for those that come after the planned ones
 _UNPLANNED = 0.2
@@ -206,7 +206,7 @@ def read_spending(corpus: Corpus) -> Spending:
 def declare(corpus: Corpus, schedule: Schedule, *, reason: str = "") -> Spending:
     """Declare the schedule; the same one again adds nothing."""
 
-    def work(view: Snapshot) -> dict[str, Declared]:
+    def work(view: Store) -> dict[str, Declared]:
         before = read_spending(Corpus(view, corpus.name)).schedule
         if before == schedule:
             return {}
@@ -229,7 +229,7 @@ def claim(corpus: Corpus, judge: str, purpose: Purpose, inputs_sha256: str) -> C
     """
     known: list[Claim] = []
 
-    def work(view: Snapshot) -> dict[str, Payload]:
+    def work(view: Store) -> dict[str, Payload]:
         before, said = read_spending(Corpus(view, corpus.name)), dict[str, Payload]()
         certificate = purpose == "certificate"
         earlier = before.certificates(judge) if certificate else before.claims

@@ -122,7 +122,7 @@ def write_index(store: Store) -> str:
     view = store.now()
     for _ in range(_TRIES):
         # where another process stores something of a corpus meanwhile, it is drawn again
-        with suppress(ChangedInputError), view.step(""):
+        with suppress(ChangedInputError), view.step():
             entries = [corpus_entry(Corpus(view, name)) for name in registered_corpora(view)]
             pages = _present(view, _SHARED)
             return store_page(view, "index.html", render_index(entries, pages))

@@ -12,7 +12,7 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -38,10 +38,21 @@ _NOTICED: Final = {
     # one stopped client must not stop the others
     "options": "-c lock_timeout=60s -c idle_in_transaction_session_timeout=60s",
 }
-_NETWORKS = (
-    *("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "gpfs", "beegfs", "afs"),
-    *("vboxsf", "virtiofs"),
-)
+_NETWORKS = [
+    "nfs",
+    "nfs4",
+    "cifs",
+    "smb3",
+    "9p",
+    "ceph",
+    "lustre",
+    "gpfs",
+    "beegfs",
+    "afs",
+    "vboxsf",
+    "virtiofs",
+    "smbfs",
+]
 _MOST_OPEN = 8
 
 V = TypeVar("V")
@@ -272,7 +283,9 @@ class Database:
     def reading(self) -> Iterator[sa.Connection]:
         """Give one state of all rows, none before the first; end it before anything is computed."""
         if not self.exists():
-            with _empty(frozenset(tables.tables)).connect() as connection:
+            with _nothing().connect() as connection:
+                # of all modules that were imported meanwhile
+                tables.create_all(connection)
                 yield connection
             return
         with self._transaction("read") as connection:
@@ -308,17 +321,13 @@ class Database:
             with self.engine.connect().execution_options(**about) as connection, connection.begin():
                 yield connection
         except sa.exc.DBAPIError as error:
-            # said in a sentence, without the address
-            said = str(error.orig).strip().splitlines()[0] if error.orig else type(error).__name__
-            if type(error.orig) is sqlite3.DatabaseError:
-                raise IntegrityError(
-                    f"the database of {self.folder.root} is damaged ({said}); restore a backup."
-                ) from error
+            # without the address, which the lines after the first may have
+            said = "".join(str(error.orig).strip().splitlines()[:1])
             # SQLite writes where it is read alone, too
             what = "you may write there" if self.is_sqlite else "the database runs"
             raise LostDatabaseError(
                 f"The database of {self.folder.root} cannot be used ({said}). Check that {what} "
-                "and the disk has space, then call again."
+                "and the disk has space, then call again. Restore a backup if it is damaged."
             ) from error
 
 
@@ -330,13 +339,11 @@ def _opened(root: str, url: sa.URL, process: int) -> Database:
 
 
 @functools.cache
-def _empty(names: frozenset[str]) -> sa.Engine:
-    """Return a database in memory that has these tables, and no rows."""
-    engine = sa.create_engine(
+def _nothing() -> sa.Engine:
+    """Return a database in memory for tables without rows."""
+    return sa.create_engine(
         "sqlite://", poolclass=sa.StaticPool, connect_args={"check_same_thread": False}
     )
-    tables.create_all(engine, [tables.tables[name] for name in names])
-    return engine
 
 
 def parts(values: Sequence[V], most: int = _MOST_VALUES) -> Iterator[Sequence[V]]:
@@ -429,9 +436,7 @@ def _require_local_disk(folder: Path) -> None:
 
 def _file_system(path: Path) -> str:
     """Return the type of the file system with the longest mount point above a path."""
-    kinds: dict[str, str] = {}
-    with suppress(OSError):
-        for line in Path("/proc/self/mountinfo").read_text("utf-8", "replace").splitlines():
-            before, _, after = line.partition(" - ")
-            kinds[before.split(" ")[4].replace("\\040", " ")] = after.split(" ")[0]
+    import psutil
+
+    kinds = {disk.mountpoint: str(disk.fstype) for disk in psutil.disk_partitions(all=True)}
     return kinds.get(max(filter(path.is_relative_to, kinds), key=len, default=""), "")

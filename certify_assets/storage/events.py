@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 import sqlalchemy as sa
@@ -78,7 +80,7 @@ class Event(NamedTuple):
     sha256: str
 
     @classmethod
-    def draft(cls, corpus: str, payload: Payload, token: str) -> Event:
+    def draft(cls, corpus: str, payload: Payload, token: str = "") -> Event:
         """Return an event that has no place in the chain yet."""
         text = storable_text(payload.model_dump(mode="json"))
         return cls(corpus, 0, payload.kind, payload.subject, token, 0, "", text, "", "")
@@ -137,23 +139,21 @@ def head_text(head: Head) -> str:
 
 def parse_head(text: str) -> Head:
     """Read what `head_text` writes."""
-    corpus, number, sha256 = (*text.rsplit(":", 2), "", "")[:3]
-    if not number.isdecimal() or not sha256:
+    found = re.fullmatch(r"(.*):([0-9]{1,18}):([0-9a-f]{64})", text)
+    if not found:
         raise InputError(f"{text!r} is not a head of a ledger; give CORPUS:SEQUENCE:HASH.")
-    return {"corpus": corpus, "sequence": int(number), "sha256": sha256}
+    return {"corpus": found[1], "sequence": int(found[2]), "sha256": found[3]}
 
 
 def storable_text(document: object) -> str:
     """Return canonical JSON; refuse characters that a database cannot store."""
-    try:
+    text = ""
+    with suppress(UnicodeEncodeError):
         text = canonical_json(document).decode("utf-8").rstrip("\n")
-    except UnicodeEncodeError as error:
+    if not text or "\\u0000" in text:
         raise InputError(
-            f"the text {error.object[error.start : error.end]!a} is half a character, which "
-            "cannot be stored; take it out."
-        ) from None
-    if "\\u0000" in text:
-        raise InputError("a text holds the character U+0000, which cannot be stored; take it out.")
+            "A text holds U+0000 or half a character, which cannot be stored. Take it out."
+        )
     return text
 
 

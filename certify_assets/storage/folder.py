@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from certify_assets.errors import InputError
-from certify_assets.files import naming, replacing, sha256_bytes
+from certify_assets.files import naming, replacing
 from certify_assets.storage.urls import file_system, is_url
 
 # a killed write leaves a part of a file, whose name begins with that of the package
@@ -80,10 +80,6 @@ class Folder:
         """Return a file; raise FileNotFoundError where there is none."""
         return bytes(self._system.cat_file(self.locate(key)))
 
-    def sha256(self, key: str) -> str:
-        """Return the SHA-256 of a file; "" where there is none."""
-        return sha256_bytes(self.read(key)) if self.exists(key) else ""
-
     def write(self, key: str, data: bytes) -> None:
         """Store a file."""
         with self.writing(key) as stream:
@@ -100,7 +96,7 @@ class Folder:
                 self._system.makedirs(place.rpartition("/")[0], exist_ok=True)
                 self._system.put_file(stream.name, place)
             return
-        path = self._inside(key)
+        path = self.path(key)
         with naming(path), replacing(path) as stream:
             yield stream
         # the name must be on the disk before a row names it
@@ -121,15 +117,7 @@ class Folder:
     def delete(self, key: str) -> None:
         """Remove a file, if it is there."""
         with suppress(FileNotFoundError):
-            self._system.rm_file(str(self._inside(key)) if self.is_local else self.locate(key))
-
-    def _inside(self, key: str) -> Path:
-        path = self.path(key)
-        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.root)):
-            raise InputError(
-                f"{path} leads out of {self.root} by a symbolic link; remove the link."
-            )
-        return path
+            self._system.rm_file(self.locate(key))
 
     def names(self, key: str) -> list[str]:
         """Return the sorted names directly below a folder, hidden ones left out."""

@@ -8,38 +8,84 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import sqlalchemy as sa
 
+from certify_assets.errors import ChangedInputError
 from certify_assets.storage.database import chains, events
-from certify_assets.storage.events import Event, last_event
+from certify_assets.storage.events import Event, Stored, last_event
 from certify_assets.storage.root import Root
-from certify_assets.storage.steps import (
-    CORPORA,
-    Changes,
-    OpenStep,
-    Question,
-    changes_of,
-    require_same,
-)
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
+#: subjects of events, by their corpus and kind
+Changes = Mapping[tuple[str, str], Sequence[str]]
+
+
+class Question(NamedTuple):
+    """What a moment was asked: the newest events of a kind, and of a subject or several."""
+
+    corpus: str
+    kind: str
+    subject: str = ""
+    # whether all subjects count that begin like this
+    begins: bool = False
+    watched: bool = True
+
+    def changed(self, changes: Changes) -> str | None:
+        """Return the subject of an event that may change the answer; None where none does."""
+        for subject in changes.get((self.corpus, self.kind), ()):
+            if subject == self.subject or (self.begins and subject.startswith(self.subject)):
+                return subject
+        return None
+
+    def rows(self, *columns: sa.Column[Any]) -> sa.Select[Any]:
+        """Return the query for the stored events that answer."""
+        subject = events.c.subject
+        query = sa.select(*columns or (events,)).where(
+            events.c.corpus == self.corpus, events.c.kind == self.kind
+        )
+        if not self.begins:
+            return query.where(subject == self.subject)
+        # of a folder: "0" follows "/"
+        within = subject > self.subject, subject < f"{self.subject[:-1]}0"
+        return query.where(*within) if self.subject else query
+
+
+#: which corpora there are: a corpus that begins is a change, about its name
+CORPORA: Final = Question("", "corpus", begins=True)
+
+
+@dataclass
+class OpenStep:
+    """A step that is under way."""
+
+    asked: set[Question] = field(default_factory=set)
+    # what it will commit
+    drafts: list[Event] = field(default_factory=list)
+    # what is done once that is committed
+    after: list[Callable[[], object]] = field(default_factory=list)
+
+    def committed(self) -> None:
+        """Do what waits for the commit."""
+        after, self.after = self.after, []
+        for done in after:
+            done()
 
 
 @dataclass
 class Moment:
-    """What a snapshot has seen, and its views with it."""
+    """What was seen of a data root; the views of a store share it."""
 
     root: Root
     # that of a short step, which reads what it locked
     connection: sa.Connection | None = None
-    # the step that is under way
     step: OpenStep | None = None
     # number and hash of the last event of each corpus that is seen
     _last: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -55,11 +101,21 @@ class Moment:
         known = self.connection
         return self.root.database.reading() if known is None else nullcontext(known)
 
-    def last(self, connection: sa.Connection, corpus: str) -> tuple[int, str]:
+    def last(self, corpus: str) -> tuple[int, str]:
         """Return number and hash of the last event of a corpus that is seen."""
         if corpus not in self._last:
-            self._last[corpus] = last_event(connection, corpus)
+            with self.reading() as connection:
+                self._last[corpus] = last_event(connection, corpus)
         return self._last[corpus]
+
+    # Asking
+
+    def ask(self, question: Question) -> None:
+        """Note a question that others may answer anew."""
+        if self.step is not None and question.watched:
+            self.step.asked.add(question)
+        for asked in self._asked:
+            asked.add(question)
 
     def corpora(self) -> list[str]:
         """Return the sorted names of the corpora that are seen."""
@@ -69,49 +125,40 @@ class Moment:
                 self._corpora = _corpora(connection)
         return sorted(self._corpora)
 
-    def ask(self, question: Question) -> None:
-        """Note a question that others may answer anew."""
-        if self.step is not None and question.watched:
-            self.step.asked.add(question)
-        for asked in self._asked:
-            asked.add(question)
-
-    def answer(self, question: Question, *, last: int | None = None, after: int = 0) -> list[Event]:
+    def events(self, question: Question, *, after: int = 0) -> list[Event]:
         """Return the events that answer, the stored ones before those of the step."""
-        drafted = self._drafted(question)
-        if last and len(drafted) >= last:
+        self.ask(question)
+        query = question.rows().where(events.c.sequence > after).order_by(events.c.sequence)
+        return [*map(Event._make, self._stored(question, query)), *self._drafted(question)]
+
+    def newest(self, question: Question) -> Event | None:
+        """Return the newest event that answers; None where there is none."""
+        if drafts := self._drafted(question):
             # what a step says itself depends on nobody else
             self.ask(question._replace(watched=False))
-            return drafted[-last:]
+            return drafts[-1]
         self.ask(question)
-        return self.stored(question, last=last, after=after) + drafted
-
-    def stored(self, question: Question, *, last: int | None = None, after: int = 0) -> list[Event]:
-        """Return the stored events that are seen, the oldest first."""
-        with self.reading() as connection:
-            query = self._rows(connection, question).where(events.c.sequence > after)
-            newest = query.order_by(events.c.sequence.desc()).limit(last)
-            return [Event._make(row) for row in connection.execute(newest)][::-1]
+        query = question.rows().order_by(events.c.sequence.desc()).limit(1)
+        return next(map(Event._make, self._stored(question, query)), None)
 
     def subjects(self, question: Question) -> list[str]:
         """Return the sorted subjects of the events that answer."""
         self.ask(question)
+        # in the order of the index, which then has all that is asked
+        query = question.rows(events.c.subject).order_by(events.c.subject)
+        found = [row.subject for row in self._stored(question, query)]
+        return sorted({*found, *(draft.subject for draft in self._drafted(question))})
+
+    def _stored(self, question: Question, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
+        number, _ = self.last(question.corpus)
         with self.reading() as connection:
-            query = self._rows(connection, question).order_by(events.c.subject)
-            # in the order of the index, which then has all that is asked
-            found = {*connection.scalars(query.with_only_columns(events.c.subject))}
-        return sorted(found.union(draft.subject for draft in self._drafted(question)))
+            return connection.execute(query.where(events.c.sequence <= number)).all()
 
     def _drafted(self, question: Question) -> list[Event]:
-        """Return the events of the step that is under way which answer a question."""
         drafts = self.step.drafts if self.step is not None else []
-        return [
-            draft for draft in drafts if question.concerns(changes_of([draft.about])) is not None
-        ]
+        return [draft for draft in drafts if question.changed(_changes([draft])) is not None]
 
-    def _rows(self, connection: sa.Connection, question: Question) -> sa.Select[Any]:
-        seen, _ = self.last(connection, question.corpus)
-        return sa.select(events).where(*question.conditions(), events.c.sequence <= seen)
+    # Remembering
 
     def remember(self, name: object, compute: Callable[[], R]) -> R:
         """Return what `compute` returned before under this name, or call it."""
@@ -131,50 +178,58 @@ class Moment:
         self._answers[name] = (answer, found)
         return answer
 
-    def forget(self, changes: Changes) -> None:
-        """Forget the answers that events of these kinds and subjects may change."""
-        if not changes:
-            return
-        self._answers = {
-            name: (answer, asked)
-            for name, (answer, asked) in self._answers.items()
-            if all(question.concerns(changes) is None for question in asked)
-        }
+    def forget(self, rows: Iterable[Any]) -> None:
+        """Forget the answers that events of these corpora, kinds and subjects may change."""
+        if changes := _changes(rows):
+            self._answers = {
+                name: (answer, asked)
+                for name, (answer, asked) in self._answers.items()
+                if all(question.changed(changes) is None for question in asked)
+            }
 
-    def asked_by_step(self) -> set[Question]:
-        """Return what the step that is under way has asked."""
-        return set() if self.step is None else set(self.step.asked)
+    # Moving
 
-    def changes(self, connection: sa.Connection) -> Changes:
-        """Return what was changed after the moment."""
-        found: list[Any] = []
-        # of other corpora nothing was asked
-        for corpus, (last, _) in self._last.items():
-            query = sa.select(events.c.corpus, events.c.kind, events.c.subject)
-            later = query.where(events.c.corpus == corpus, events.c.sequence > last)
-            found += connection.execute(later)
-        if self._corpora is not None:
-            begun = _corpora(connection) - self._corpora
-            found += [(CORPORA.corpus, CORPORA.kind, corpus) for corpus in begun]
-        return changes_of(found)
-
-    def refresh(self) -> None:
+    def refresh(self, connection: sa.Connection) -> None:
         """Move to now; refuse, in a step, where an answer of the step is another one now."""
-        with self.reading() as connection:
-            changes = self.changes(connection)
-            require_same(self.asked_by_step(), changes)
-            self.forget(changes)
-            self._last = {corpus: last_event(connection, corpus) for corpus in self._last}
-            if self._corpora is not None:
-                self._corpora = _corpora(connection)
+        if self._corpora is not None:
+            self._last |= dict.fromkeys(_corpora(connection) - self._corpora, (0, ""))
+        rows: list[Any] = []
+        about = sa.select(*events.c["corpus", "sequence", "kind", "subject", "sha256"])
+        # of other corpora nothing was asked
+        for corpus, (number, _) in self._last.items():
+            later = about.where(events.c.corpus == corpus, events.c.sequence > number)
+            rows += connection.execute(later.order_by(events.c.sequence))
+        if self.step is not None:
+            require_same(self.step.asked, _changes(rows))
+        self.follow(rows)
 
-    def pass_over(self, rows: Iterable[Event]) -> None:
-        """Move to events that were just committed, within a step that is under way."""
-        with self.reading() as connection:
-            self.forget(self.changes(connection))
+    def follow(self, rows: Sequence[Any]) -> None:
+        """Move to events that were committed, whatever they change."""
+        self.forget(rows)
         self._last |= {row.corpus: (row.sequence, row.sha256) for row in rows}
         if self._corpora is not None:
             self._corpora |= {row.corpus for row in rows if row.corpus}
+
+
+def require_same(asked: Iterable[Question], changes: Changes) -> None:
+    """Refuse changes after which something that was asked has another answer."""
+    for question in asked if changes else ():
+        if (subject := question.changed(changes)) is not None:
+            named = question.kind == Stored.kind
+            what = f"replaced {subject}" if named else f"added {question.kind} {subject}".strip()
+            raise ChangedInputError(
+                f"{question.corpus or 'the data root'} changed meanwhile: another process {what}. "
+                "Run this again."
+            )
+
+
+def _changes(rows: Iterable[Any]) -> Changes:
+    found = defaultdict[tuple[str, str], list[str]](list)
+    for row in rows:
+        found[row.corpus, row.kind].append(row.subject)
+        if row.sequence == 1 and row.corpus:
+            found[CORPORA.corpus, CORPORA.kind].append(row.corpus)
+    return found
 
 
 def _corpora(connection: sa.Connection) -> frozenset[str]:
@@ -182,9 +237,9 @@ def _corpora(connection: sa.Connection) -> frozenset[str]:
 
 
 def remembered(function: F) -> F:
-    """Let a function of a view answer once for an operation; see `Snapshot.remember`.
+    """Let a function of a view answer once for an operation; see `Store.remember`.
 
-    A view has the snapshot as `store`, and as `identity` its name among the views of that.
+    A view has its store as `store`, and as `identity` its name among the views of that.
     """
 
     @functools.wraps(function)

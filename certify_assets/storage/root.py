@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _PASSWORD = re.compile(r"[a-z0-9+.\-]+://[^/@]*:[^/@]*@", re.IGNORECASE)
 PAGES: Final = "pages"
 #: areas of corpora, and which part of their keys names the corpus
-CORPUS_PLACES: Final = {"corpora": 1, "operations": 1, "ledger": 1, "judges": 2}
+_CORPUS_PLACES: Final = {"corpora": 1, "operations": 1, "ledger": 1, "judges": 2}
 
 
 def default_root() -> str:
@@ -48,7 +48,7 @@ def default_root() -> str:
 def chain_of(key: str) -> str:
     """Return the corpus whose chain of events has a key; "" for those of the data root."""
     parts = key.split("/")
-    place = CORPUS_PLACES.get(parts[0], len(parts))
+    place = _CORPUS_PLACES.get(parts[0], len(parts))
     return parts[place].partition(".")[0] if place < len(parts) else ""
 
 

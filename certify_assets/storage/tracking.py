@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from certify_assets._version import __version__
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, lock_file, sha256_bytes
+from certify_assets.storage.database import parts
 from certify_assets.storage.store import Store
 
 _EXPERIMENT = "certify_assets"
@@ -186,24 +187,19 @@ class Tracker:
             lock_file(lock.fileno())
             experiment = self._experiment_id(client)
             if record.summary is not None:
-                tags[_PARENT] = _summary_run(client, experiment, record.summary)
-                _sum_up(client, tags[_PARENT], record.summary, now)
-                if _LEDGER in tags:
-                    client.set_tag(tags[_PARENT], _LEDGER, tags[_LEDGER])
+                head = record.tags.get(_LEDGER, "")
+                tags[_PARENT] = _sum_up(client, experiment, record.summary, head, now)
         run = client.create_run(experiment, run_name=record.name, tags=tags).info.run_id
         try:
-            points = [(name, 0, value) for name, value in record.metrics.items()]
-            points += [(name, *point) for name, curve in record.curves.items() for point in curve]
-            metrics = [
-                Metric(name, float(value), now, step)
-                for name, step, value in points
-                if value is not None
-            ]
+            known = {name: value for name, value in record.metrics.items() if value is not None}
+            metrics = [Metric(name, float(value), now, 0) for name, value in known.items()]
+            for name, curve in record.curves.items():
+                metrics += [Metric(name, float(value), now, step) for step, value in curve]
             params = [Param(name, str(of)[:_MAX_PARAM]) for name, of in record.params.items()]
             # one transaction for many values: MLflow commits each call
             client.log_batch(run, params=params)
-            for start in range(0, len(metrics), _MAX_METRICS):
-                client.log_batch(run, metrics=metrics[start : start + _MAX_METRICS])
+            for portion in parts(metrics, _MAX_METRICS):
+                client.log_batch(run, metrics=portion)
             for name, text in record.documents.items():
                 client.log_text(run, text, name)
             for path, folder in record.files.items():
@@ -237,27 +233,21 @@ class Tracker:
         return mlflow_client(self.uri)
 
 
-def _summary_run(client: Any, experiment: str, summary: Summary) -> str:
-    """Return the id of the run of a summary, made where there is none."""
+def _sum_up(client: Any, experiment: str, summary: Summary, head: str, now: int) -> str:
+    """Add what a step found to the run of its summary, made where there is none; return its id."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, RunTag
+
     name = sha256_bytes(canonical_json(dict(summary.tags)))
-    if found := client.search_runs([experiment], f"tags.`{_SUMMARY}` = '{name}'", max_results=1):
-        return str(found[0].info.run_id)
+    found = client.search_runs([experiment], f"tags.`{_SUMMARY}` = '{name}'", max_results=1)
     tags = {**_SOURCE, **summary.tags, _SUMMARY: name}
-    run = str(client.create_run(experiment, run_name=summary.name, tags=tags).info.run_id)
-    client.set_terminated(run)
-    return run
-
-
-def _sum_up(client: Any, run: str, summary: Summary, now: int) -> None:
-    """Add what a step found to the run of its summary."""
-    from mlflow.entities import Dataset, DatasetInput, InputTag, Metric
-
+    made = found[0] if found else client.create_run(experiment, run_name=summary.name, tags=tags)
+    run = str(made.info.run_id)
     # the latest value of a metric counts
     figures = [
         Metric(metric, float("nan") if value is None else float(value), now, 0)
         for metric, value in summary.metrics.items()
     ]
-    client.log_batch(run, metrics=figures)
+    client.log_batch(run, metrics=figures, tags=[RunTag(_LEDGER, head)] if head else [])
     inputs = []
     for read in summary.datasets:
         source = canonical_json({"key": read.key, "sha256": read.sha256}).decode().strip()
@@ -265,6 +255,8 @@ def _sum_up(client: Any, run: str, summary: Summary, now: int) -> None:
         inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", read.context)]))
     if inputs:
         client.log_inputs(run, inputs)
+    client.set_terminated(run)
+    return run
 
 
 class Recorded(NamedTuple):

@@ -25,8 +25,7 @@ from certify_assets.operations.batches import batch_names
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.storage import database
 from certify_assets.storage import store as storage
-from certify_assets.storage.care import rebuild, verify
-from certify_assets.storage.cleaning import collect
+from certify_assets.storage.care import collect, rebuild, verify
 from certify_assets.storage.database import Database, events, insert, tables
 from certify_assets.storage.events import Stored
 from certify_assets.storage.folder import Folder

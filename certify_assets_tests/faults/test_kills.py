@@ -16,8 +16,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from certify_assets.storage.care import verify
-from certify_assets.storage.cleaning import collect
+from certify_assets.storage.care import collect, verify
 from certify_assets.storage.store import Store
 from certify_assets_tests.faults.small import command, environment, made, prepare, results, run
 from certify_assets_tests.paths import REPOSITORY

@@ -18,8 +18,7 @@ from certify_assets.operations.decisions import load_decisions
 from certify_assets.operations.deploying import deploy
 from certify_assets.operations.labels import Label, append_labels, read_labels
 from certify_assets.operations.receiving import receive
-from certify_assets.storage.care import rebuild, verify
-from certify_assets.storage.cleaning import collect
+from certify_assets.storage.care import collect, rebuild, verify
 from certify_assets.storage.database import VARIABLE
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs

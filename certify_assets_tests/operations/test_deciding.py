@@ -28,7 +28,7 @@ from certify_assets.operations.deploying import deploy
 from certify_assets.operations.deployment import Deployment, load_deployment
 from certify_assets.operations.receiving import receive
 from certify_assets.operations.sampling import RunDraw, SamplingPlan
-from certify_assets.storage.store import Snapshot, Store
+from certify_assets.storage.store import Store
 from certify_assets_tests.batch_builders import decide_again, stored_object
 from certify_assets_tests.builders import judged
 from certify_assets_tests.operations_builders import (
@@ -250,14 +250,14 @@ def test_a_batch_that_another_process_decides_meanwhile_is_passed_over(
     deployed: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receive(Corpus(deployed, "c"), [str(deliver(tmp_path / "x.jsonl"))])
-    waits = Snapshot.workplace
+    waits = Store.workplace
 
-    def workplace(view: Snapshot, key: str) -> AbstractContextManager[Path]:
-        monkeypatch.setattr(Snapshot, "workplace", waits)
+    def workplace(view: Store, key: str) -> AbstractContextManager[Path]:
+        monkeypatch.setattr(Store, "workplace", waits)
         assert len(decide_ready(Corpus(Store(deployed.root), "c"))) == 1
         return waits(view, key)
 
-    monkeypatch.setattr(Snapshot, "workplace", workplace)
+    monkeypatch.setattr(Store, "workplace", workplace)
     assert decide_ready(Corpus(deployed, "c")) == []
 
 

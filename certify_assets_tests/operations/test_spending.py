@@ -54,7 +54,7 @@ def test_the_same_inputs_are_the_same_number_and_others_the_next(store: Store) -
 
 def test_a_claim_of_another_process_is_found_within_a_step(store: Store) -> None:
     view = store.now()
-    with view.step("c"):
+    with view.step():
         view.exists("corpora/c/page.html")
         first = recertified(Corpus(store, "c"), "a")
         assert recertified(Corpus(view, "c"), "a") == first

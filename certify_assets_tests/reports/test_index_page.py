@@ -94,7 +94,7 @@ def test_a_page_does_not_wait_for_what_others_store_of_another_corpus(
 
     monkeypatch.setattr(index_page, "corpus_entry", entry)
     view = store.now()
-    with view.step(mine):
+    with view.step():
         view.write_bytes(f"corpora/{mine}/page.html", b"<p>")
         view.once_committed(lambda: index.append(write_index(view)))
     shown = outline(Path(index[0]).read_text("utf-8")).addresses

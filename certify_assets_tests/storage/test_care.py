@@ -11,10 +11,9 @@ import pytest
 import sqlalchemy as sa
 
 from certify_assets.errors import CertifyError, InputError, IntegrityError
-from certify_assets.storage import backup, cleaning
+from certify_assets.storage import backup, care
 from certify_assets.storage.backup import back_up, restore
-from certify_assets.storage.care import blank, rebuild, verify
-from certify_assets.storage.cleaning import collect, discard
+from certify_assets.storage.care import blank, collect, discard, rebuild, verify
 from certify_assets.storage.database import tables
 from certify_assets.storage.events import Discarded, Stored
 from certify_assets.storage.folder import Folder
@@ -49,8 +48,9 @@ def test_an_object_that_is_named_meanwhile_stays(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = store.objects.put_json(1)
+    stored = Stored(key=A, objects={"content": name})
     # the last that is asked before objects are removed
-    monkeypatch.setattr(cleaning, "_is_ahead", lambda *_: store.point(A, name))
+    monkeypatch.setattr(care, "_is_ahead", lambda *_: store.append("c", stored))
     assert collect(store, older_days=-1).objects == 0 and store.read_json(A) == 1
 
 

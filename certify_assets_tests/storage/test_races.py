@@ -22,14 +22,13 @@ import pytest
 import sqlalchemy as sa
 
 from certify_assets.errors import CertifyError, ChangedInputError, IntegrityError, LostDatabaseError
-from certify_assets.storage import store as storage
-from certify_assets.storage.care import rebuild, verify
-from certify_assets.storage.cleaning import collect
+from certify_assets.storage import moment
+from certify_assets.storage.care import collect, rebuild, verify
 from certify_assets.storage.database import VARIABLE, Database
 from certify_assets.storage.events import Payload, Stored, chain
 from certify_assets.storage.folder import FoundFile
 from certify_assets.storage.objects import MissingObjectError, Objects
-from certify_assets.storage.store import Snapshot, Store
+from certify_assets.storage.store import Store
 from certify_assets_tests.services import postgres_server
 
 SECONDS = float(os.environ.get("CERTIFY_TEST_SECONDS", "6"))
@@ -72,21 +71,21 @@ def _mixed(root: str, worker: int, seconds: float, told: Any) -> None:
         time.sleep(draw.random() * 0.05)
 
     def made(key: str, *sources: str) -> None:
-        with store.step("c"):
+        with store.step():
             of = {source: store.sha256(source) for source in sources}
             pause()
             store.write_json(key, {"of": of, "draw": draw.randint(0, 3)})
             pause()
 
     def choose() -> None:
-        with store.step("c"):
+        with store.step():
             number = 1 + len(store.events("c", Chosen))
             names = {key: store.sha256(key) for key in (SCORES, CERTIFICATE)}
             pause()
             store.append("c", Chosen(number=number, objects=names))
 
     def decide() -> None:
-        with store.step("c"):
+        with store.step():
             entry = store.events("c", Chosen)[-1]
             pause()
             number = entry.content.number
@@ -178,7 +177,7 @@ def test_nothing_stands_on_what_was_not_current(store: Store) -> None:
     verify(store)
 
 
-def _say(said: dict[str, Said], _: Snapshot) -> dict[str, Said]:
+def _say(said: dict[str, Said], _: Store) -> dict[str, Said]:
     return said
 
 
@@ -188,7 +187,7 @@ def _fresh() -> dict[str, Any]:
 
 def _input_is_replaced(store: Store) -> None:
     view = store.now()
-    with suppress(ChangedInputError), view.step("c"):
+    with suppress(ChangedInputError), view.step():
         of = {RUNS: view.sha256(RUNS)}
         store.write_json(RUNS, _fresh())
         view.write_json(SCORES, {"of": of})
@@ -196,7 +195,7 @@ def _input_is_replaced(store: Store) -> None:
 
 def _object_is_removed(store: Store) -> None:
     view = store.now()
-    with suppress(MissingObjectError), view.step("c"):
+    with suppress(MissingObjectError), view.step():
         view.write_json(SCORES, _fresh())
         collect(store, older_days=-1)
 
@@ -235,7 +234,7 @@ def _not_alone(database: Database, written: Any, read: Any = (), **about: Any) -
 _WRITING = Database.writing
 #: what others do in the middle of a step or a collection, and how the check against it is taken out
 _CHECKS: dict[str, tuple[Callable[[Store], None], Any, str, Any]] = {
-    "compares": (_input_is_replaced, storage, "require_same", lambda *_: None),
+    "compares": (_input_is_replaced, moment, "require_same", lambda *_: None),
     "looks": (_object_is_removed, Objects, "has", lambda *_: True),
     "alone": (_object_is_named_while_it_is_removed, Database, "writing", _not_alone),
 }

@@ -14,14 +14,20 @@ import pytest
 import sqlalchemy as sa
 from pydantic import ValidationError
 
-from certify_assets.errors import CertifyError, ChangedInputError, InputError, IntegrityError
+from certify_assets.errors import (
+    CertifyError,
+    ChangedInputError,
+    InputError,
+    IntegrityError,
+    LostDatabaseError,
+)
 from certify_assets.storage import store as storage
 from certify_assets.storage.care import verify
 from certify_assets.storage.database import ANYWHERE, FILE, ROOT_FILE, VARIABLE, Database
 from certify_assets.storage.events import Payload, chain
 from certify_assets.storage.folder import Folder
 from certify_assets.storage.moment import remembered
-from certify_assets.storage.store import Snapshot, Store
+from certify_assets.storage.store import Store
 
 A, B, PAGE = "corpora/c/a.json", "judges/lexical/c/b.json", "corpora/c/page.html"
 
@@ -38,7 +44,7 @@ class Numbered(Payload):
         return self.worker
 
 
-def said(number: int) -> Callable[[Snapshot], dict[str, Numbered]]:
+def said(number: int) -> Callable[[Store], dict[str, Numbered]]:
     """Return the work of a short step that says a number."""
     return lambda _: {f"form {number}": Numbered(number=number)}
 
@@ -57,23 +63,23 @@ def test_a_snapshot_stays_at_its_moment(store: Store) -> None:
     store.write_json(B, 2)
     assert then.read_json(A) == 1 and not then.exists(B) and then.names("judges/lexical/c") == []
     then.refresh()
-    assert then.read_json(A) == 2 and then.names("judges") == ["lexical"]
-    assert store.now().read_json(B) == 2 and store.names("corpora") == ["c"]
+    assert then.read_json(A) == 2 and then.names("judges/lexical/c") == ["b.json"]
+    assert store.now().read_json(B) == 2 and store.corpora() == ["c"]
 
 
 def test_a_step_stores_all_or_nothing(store: Store) -> None:
     view = store.now()
-    with pytest.raises(ZeroDivisionError), view.step("c"):
+    with pytest.raises(ZeroDivisionError), view.step():
         view.write_json(A, 1)
         assert view.read_json(A) == 1 and not store.exists(A)
         raise ZeroDivisionError
     assert not view.exists(A) and not store.exists(A)
-    with view.step("c"), view.step("c"):
+    with view.step(), view.step():
         view.write_json(A, 1)
         view.append("c", Numbered(number=1))
     assert store.read_json(A) == 1
     assert [entry.content.number for entry in store.events("c", Numbered)] == [1]
-    with view.step("c"):
+    with view.step():
         view.write_json(A, 1)
     # the same again is no event
     assert length(store) == 2
@@ -92,13 +98,13 @@ def test_a_step_whose_input_was_replaced_stores_nothing(store: Store, ask: str) 
     }
     store.write_json(A, 1)
     asking["remembered"]()
-    with pytest.raises(ChangedInputError, match="Run this again"), view.step("c"):
+    with pytest.raises(ChangedInputError, match="Run this again"), view.step():
         asking[ask]()
         store.write_json(A if ask == "read" else B, 2)
         store.append("c", Numbered(number=7))
         view.write_json("corpora/c/result.json", 3)
     assert not store.exists("corpora/c/result.json")
-    with view.step("c"):
+    with view.step():
         asking[ask]()
         view.write_json("corpora/c/result.json", 3)
     assert store.read_json("corpora/c/result.json") == 3
@@ -107,12 +113,12 @@ def test_a_step_whose_input_was_replaced_stores_nothing(store: Store, ask: str) 
 def test_who_asks_for_the_corpora_notices_one_that_begins(store: Store) -> None:
     store.write_json(A, 1)
     view = store.now()
-    with pytest.raises(ChangedInputError, match="added corpus d"), view.step("c"):
+    with pytest.raises(ChangedInputError, match="added corpus d"), view.step():
         assert view.corpora() == ["c"]
         store.append("c", Numbered(number=1))
         store.append("d", Numbered(number=1))
         view.write_json(B, 1)
-    with view.step("e"):
+    with view.step():
         assert view.corpora() == ["c", "d"]
         # one that the step itself begins is no surprise, also one that is committed before it
         view.short("f", said(1))
@@ -129,7 +135,7 @@ def test_of_two_steps_that_read_each_other_one_is_first(store: Store) -> None:
         for number in rounds:
             view = store.now()
             with suppress(ChangedInputError):
-                with view.step(name):
+                with view.step():
                     seen = view.sha256(f"corpora/{other}/a.json")
                     meeting.wait()
                     view.write_json(f"corpora/{name}/a.json", [number, seen])
@@ -148,7 +154,7 @@ def test_what_a_step_stores_unchanged_is_watched(store: Store) -> None:
     for key in (A, B):
         store.write_json(key, 1)
     view = store.now()
-    with pytest.raises(ChangedInputError), view.step("c"):
+    with pytest.raises(ChangedInputError), view.step():
         assert not view.exists(PAGE)
         view.write_json(A, 1)
         view.write_json(B, 2)
@@ -159,11 +165,11 @@ def test_what_a_step_stores_unchanged_is_watched(store: Store) -> None:
 def test_a_step_that_goes_on_now_needs_what_it_read(store: Store) -> None:
     view = store.now()
     store.write_json(A, 1)
-    with pytest.raises(ChangedInputError), view.step("c"):
+    with pytest.raises(ChangedInputError), view.step():
         view.read_json(A)
         store.write_json(A, 2)
         view.refresh()
-    with view.step("c"):
+    with view.step():
         # what it says itself depends on nobody, and other folders are no input
         view.write_json(A, 3)
         assert view.read_json(A) == 3 and view.names("judges/lexical/c") == []
@@ -179,12 +185,12 @@ def test_a_pinned_view_sees_what_is_pinned_and_cannot_change_it(store: Store) ->
     store.write_json(A, 2)
     pinned = view.pinned({A: first}, ["corpora/c"])
 
-    def names(of: Snapshot) -> list[str]:
+    def names(of: Store) -> list[str]:
         return of.remember("names", lambda: of.names("corpora/c"))
 
     assert names(view) == ["a.json", "other.json"] and names(pinned) == ["a.json"]
     assert pinned.read_json(A) == 1 and not pinned.exists("corpora/c/other.json")
-    assert view.pinned({}, ["corpora/c"]).names("corpora") == []
+    assert view.pinned({}, ["corpora/c"]).names("corpora/c") == []
     with pytest.raises(ValueError, match="is pinned"):
         pinned.write_json(A, 3)
 
@@ -205,7 +211,7 @@ def test_who_changes_an_answer_changes_that_of_nobody_else(store: Store) -> None
 def test_what_is_not_watched_may_change(store: Store) -> None:
     view = store.now()
     store.append("c", Numbered(number=1))
-    with view.step("c"):
+    with view.step():
         seen = view.events("c", Numbered, watched=False)
         store.append("c", Numbered(number=2))
         view.write_json(A, len(seen))
@@ -218,7 +224,7 @@ def test_a_request_that_is_sent_twice_is_done_once(store: Store) -> None:
         (event,) = view.short("c", said(1))
         assert event.sequence == 1
     for number in (2, 3):
-        with view.step("c", token="run"):
+        with view.step("run"):
             view.append("c", Numbered(number=number))
             view.write_bytes(PAGE, b"<p>%d" % number)
             assert view.remember("pages", lambda: view.names("corpora/c")) == ["page.html"]
@@ -229,14 +235,14 @@ def test_a_request_that_is_sent_twice_is_done_once(store: Store) -> None:
 def test_a_short_step_within_a_step_is_committed_at_once(store: Store) -> None:
     view = store.now()
     store.write_json(A, 1)
-    with pytest.raises(ZeroDivisionError), view.step("c"):
+    with pytest.raises(ZeroDivisionError), view.step():
         view.read_json(A)
         view.write_json(B, 1)
         view.short("c", said(1))
         assert len(view.events("c", Numbered)) == 1 and view.exists(B)
         raise ZeroDivisionError
     assert len(store.events("c", Numbered)) == 1 and not store.exists(B)
-    with pytest.raises(ChangedInputError), view.step("c"):
+    with pytest.raises(ChangedInputError), view.step():
         view.read_json(A)
         store.write_json(A, 2)
         # nothing is claimed for a step that cannot end well
@@ -244,37 +250,35 @@ def test_a_short_step_within_a_step_is_committed_at_once(store: Store) -> None:
     assert len(store.events("c", Numbered)) == 1
 
 
-def test_a_part_is_kept_whatever_becomes_of_the_step(store: Store) -> None:
-    view = store.now()
-    with pytest.raises(ZeroDivisionError), view.step("c"):
-        assert not view.exists(B)
+def test_what_a_step_commits_is_kept_whatever_becomes_of_it(store: Store) -> None:
+    view, told = store.now(), list[str]()
+    with pytest.raises(ZeroDivisionError), view.step():
         view.write_json(A, 1)
-        assert view.exists(A)
-        with view.step("c", apart=True):
-            assert not view.exists(A)
-            view.write_json(B, 1)
-        assert view.exists(A)
-        assert store.read_json(B) == 1
+        view.once_committed(lambda: told.append("first"))
+        view.commit()
+        assert store.read_json(A) == view.read_json(A) == 1 and told == ["first"]
+        view.write_json(B, 1)
         raise ZeroDivisionError
-    with view.step("c"):
-        view.names("judges/lexical/c")
-        with view.step("c", apart=True):
-            view.write_json(B, 2)
-        view.write_json(A, view.read_json(B))
-    assert store.read_json(A) == 2
-    with pytest.raises(ChangedInputError), view.step("c"):
+    assert store.read_json(A) == 1 and not view.exists(B)
+    for _ in range(2):
+        with view.step("run"):
+            assert view.names("judges/lexical/c") == []
+            view.write_json(A, 2)
+            view.commit()
+            view.write_json("corpora/c/end.json", 2)
+    assert length(store) == 3 and view.read_json("corpora/c/end.json") == 2
+    with pytest.raises(ChangedInputError), view.step():
         view.read_json(A)
         store.write_json(A, 5)
-        # a part depends on what the step has read
-        with view.step("c", apart=True):
-            view.write_json(B, 4)
-    assert store.read_json(B) == 2
+        view.write_json(B, 4)
+        view.commit()
+    assert not store.exists(B)
 
 
 def _claim(root: str, worker: str) -> None:
     store = Store(root).now()
 
-    def next_number(view: Snapshot) -> dict[str, Numbered]:
+    def next_number(view: Store) -> dict[str, Numbered]:
         number = 1 + len(view.events("c", Numbered))
         return {f"form {number}": Numbered(number=number, worker=worker)}
 
@@ -459,14 +463,14 @@ def test_a_data_root_whose_making_was_killed_is_made_whole(
 def test_damaged_files_are_told_in_a_sentence(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     store.write_json(A, 1)
-    for text in (b"", b"[]", b"{}"):
+    for text in (b"", b"{}"):
         store.folder.write(ROOT_FILE, text)
         with pytest.raises(IntegrityError, match=r"root\.json is damaged"):
             Database(store.database.engine.url, store.folder).exists()
     other = tmp_path / "other"
     other.mkdir()
     (other / FILE).write_bytes(b"no database " * 1000)
-    with pytest.raises(IntegrityError, match=r"is damaged .*restore a backup"):
+    with pytest.raises(LostDatabaseError, match=r"not a database.*Restore a backup"):
         Store(str(other)).exists(A)
 
 
@@ -536,7 +540,7 @@ def test_what_long_work_keeps_goes_once_it_is_committed(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), view.workplace("judges/lexical/c/shards") as folder:
         (folder / "1").write_text("done")
         raise ZeroDivisionError
-    with view.step("c"):
+    with view.step():
         with view.workplace("judges/lexical/c/shards") as folder:
             assert (folder / "1").read_text() == "done"
         assert folder.exists() and not folder.is_relative_to(tmp_path)

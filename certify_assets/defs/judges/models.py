@@ -22,7 +22,7 @@ from certify_assets.judges.spec import JudgeSpec
 from certify_assets.judges.specs import upstream
 from certify_assets.operations.checks import Verdict
 from certify_assets.operations.judge_figures import training_figures
-from certify_assets.storage.store import Snapshot
+from certify_assets.storage.store import Store
 
 # of a stored adapter, that are logged
 _LOGGED = ("adapter_model.safetensors", "adapter_config.json", "judge.json", "provenance.json")
@@ -205,7 +205,7 @@ def compact_model(step: AssetStep) -> Made:
 
 
 @check("judges/compact_model", blocking=True, partitioned=False)
-def task_disjoint(store: Snapshot) -> Verdict:
+def task_disjoint(store: Store) -> Verdict:
     """No task that the model was pretrained on is in RL, CAL or TEST of an embedded corpus.
 
     The warning names others that share a task.

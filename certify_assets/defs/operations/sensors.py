@@ -30,9 +30,9 @@ from certify_assets.defs.names import (
 from certify_assets.defs.project import Project
 from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import CertifyError
-from certify_assets.operations.certifier import own_key
+from certify_assets.operations.certifier import judges_with_certificates, own_key
 from certify_assets.operations.outcomes import known_head
-from certify_assets.storage.store import Snapshot
+from certify_assets.storage.store import Store
 
 # gives the key of the run that is requested for what arrived, and what was observed
 _Accept = Callable[[Arrival], tuple[str, dg.AssetObservation]]
@@ -184,21 +184,18 @@ def _certified_earlier(corpus: Corpus, trajectories_sha256: str) -> bool:
     """Whether a judge has certificates, and none of this version of the corpus."""
     found = [
         corpus.store.read_json(own_key(corpus.name, name))["certificates"]
-        for name in corpus.store.names("judges")
-        if corpus.store.exists(own_key(corpus.name, name))
+        for name in judges_with_certificates(corpus)
     ]
     made = {item["provenance"].get("trajectories_sha256") for part in found for item in part}
     return bool(made) and trajectories_sha256 not in made
 
 
-def _registers(
-    project: Project, store: Snapshot, register: Callable[[str], CorpusConfig]
-) -> _Accept:
+def _registers(project: Project, store: Store, register: Callable[[str], CorpusConfig]) -> _Accept:
     """Return what registers a corpus and its files, in one step."""
 
     def accept(arrival: Arrival) -> tuple[str, dg.AssetObservation]:
         corpus = arrival.corpus
-        with store.now().step(corpus):
+        with store.now().step():
             register(corpus)
             number = record_version(store, arrival)
             version = source_version(Corpus(store, corpus))

@@ -8,7 +8,7 @@ from certify_assets.defs.project import Project
 from certify_assets.operations import comparison
 from certify_assets.operations.checks import Verdict
 from certify_assets.research import certifiability
-from certify_assets.storage.store import Snapshot
+from certify_assets.storage.store import Store
 
 
 def comparison_checks(project: Project) -> list[dg.AssetChecksDefinition]:
@@ -49,7 +49,7 @@ def same_rows(corpus: Corpus) -> Verdict:
 
 
 @check("research/certifiability", partitioned=False)
-def certifiability_model_honest(store: Snapshot) -> Verdict:
+def certifiability_model_honest(store: Store) -> Verdict:
     """At least seven corpora, as the paper has, none that carries the fit by itself.
 
     A₀ is that of the untrained judge. The warning says what the model rests on.
