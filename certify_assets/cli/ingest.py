@@ -172,7 +172,7 @@ def _write(corpus: Corpus, records: list[BatchRecord], path: Path) -> None:
     tables = []
     for record in records:
         # an older database than the one that decided them is noticed by it
-        head = head_text(decided(corpus, record.batch).head(corpus.name))
+        head = head_text(decided(corpus, record.batch).head)
         tables.append(decisions_of(corpus, record.batch).assign(ledger=head))
     write_tables((path, pd.concat(tables, ignore_index=True)))
 

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import sqlalchemy as sa
@@ -122,7 +122,7 @@ monitored = sa.Table(
 _COLUMNS: Final = [column.name for column in monitored.columns][3:]
 
 
-def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> None:
+def follow(store: Store, connection: sa.Connection, rows: Sequence[Event[Any]]) -> None:
     """Bring the index of drawn runs to the state after these events."""
     for name, mine in groupby(rows, key=lambda row: row.corpus):
         corpus = Corpus(store.within(connection), name)

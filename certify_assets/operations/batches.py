@@ -21,7 +21,7 @@ from certify_assets.corpora.trajectory import Step, Trajectory
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
 from certify_assets.storage.database import insert, number_column, tables, text_column
-from certify_assets.storage.events import Event, Head, Payload, TypedEvent
+from certify_assets.storage.events import Event, Head, Payload
 from certify_assets.storage.moment import remembered
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ known_runs = sa.Table(
 )
 
 
-def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> None:
+def follow(store: Store, connection: sa.Connection, rows: Sequence[Event[Any]]) -> None:
     """Bring the index of runs to the state after batches were received or taken back."""
     names = ("trajectory_id", "content_sha256", "task_id", "agent")
     for row in rows:
@@ -289,7 +289,7 @@ def received(corpus: Corpus, batch: str) -> ReceivedBatch:
     return found.content
 
 
-def decided(corpus: Corpus, batch: str) -> TypedEvent[BatchRecord]:
+def decided(corpus: Corpus, batch: str) -> Event[BatchRecord]:
     """Return how a batch was decided, with its place in the ledger and its time."""
     found = corpus.store.last(corpus.name, BatchRecord, batch)
     if found is None:
@@ -326,7 +326,7 @@ def draw_of(corpus: Corpus, batch: str) -> str | None:
     return found.batch if isinstance(found, DrawnBatch) else ""
 
 
-def closing_of(corpus: Corpus, draw: str) -> TypedEvent[ClosedBatch] | None:
+def closing_of(corpus: Corpus, draw: str) -> Event[ClosedBatch] | None:
     """Return what closed a draw; None while it is open."""
     return corpus.store.last(corpus.name, ClosedBatch, draw)
 
@@ -342,7 +342,7 @@ def closed_batches(corpus: Corpus) -> set[str]:
     return set(corpus.store.subjects(corpus.name, ClosedBatch))
 
 
-def changed_batches(corpus: Corpus, event: Event) -> Iterator[str]:
+def changed_batches(corpus: Corpus, event: Event[Any]) -> Iterator[str]:
     """Iterate over the batches whose decisions an event changes."""
     if event.kind in (DrawnBatch.kind, UndrawnBatches.kind):
         yield from parse_json(event.payload)["batches"]
@@ -356,7 +356,7 @@ def changed_batches(corpus: Corpus, event: Event) -> Iterator[str]:
 @remembered
 def _last_draws(corpus: Corpus) -> dict[str, DrawnBatch | UndrawnBatches]:
     """Return the last draw that each batch had a part in, taken back since or not."""
-    entries: list[TypedEvent[Any]] = [
+    entries: list[Event[Any]] = [
         *corpus.store.events(corpus.name, DrawnBatch),
         *corpus.store.events(corpus.name, UndrawnBatches),
     ]

@@ -133,7 +133,7 @@ def _decided(corpus: Corpus, batch: str) -> tuple[int, list[_Decision]]:
 def _of(corpus: Corpus, batch: str) -> Iterator[_Decision]:
     made = decided(corpus, batch)
     about = {"corpus": corpus.name, "batch": batch}
-    about["ledger"] = head_text(made.head(corpus.name))
+    about["ledger"] = head_text(made.head)
     for row in decisions_of(corpus, batch).to_dict("records"):
         score = float(row["score"])
         facts = {name: str(row[name]) for name in ("judge", "reason", "certificate_sha256")}

@@ -26,7 +26,7 @@ from certify_assets.operations.recertification_record import (
 )
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.spending import Spending, read_spending
-from certify_assets.storage.events import Head, Payload, TypedEvent
+from certify_assets.storage.events import Event, Head, Payload
 from certify_assets.storage.moment import remembered
 
 SCHEMA: Final = "certify_assets/deployment/1"
@@ -103,9 +103,9 @@ class DeploymentRecord(Deployed):
     mlflow: Mapping[str, str] | None = None  # None before it is asked
 
     @classmethod
-    def of(cls, entry: TypedEvent[Deployed], mlflow: Mapping[str, str] | None) -> DeploymentRecord:
+    def of(cls, entry: Event[Deployed], mlflow: Mapping[str, str] | None) -> DeploymentRecord:
         """Return the record of an event."""
-        made, head = dict(entry.content), entry.head(entry.content.corpus)
+        made, head = dict(entry.content), entry.head
         return cls(**made, time=entry.time, ledger=head, mlflow=mlflow)
 
     def is_again(self, made: Deployed) -> bool:

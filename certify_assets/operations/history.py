@@ -26,7 +26,7 @@ from certify_assets.operations.deployment import (
 from certify_assets.operations.labels import Label, labels_head, read_labels
 from certify_assets.operations.monitor_record import Alarm, read_alarms
 from certify_assets.operations.recertification_record import RecertificationRecord, recertifications
-from certify_assets.storage.events import Head, TypedEvent
+from certify_assets.storage.events import Event, Head
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,7 +148,7 @@ def operation_history(corpus: Corpus) -> OperationHistory:
     )
 
 
-def _last_seen(corpus: Corpus, alarms: Iterable[TypedEvent[Alarm]]) -> Head:
+def _last_seen(corpus: Corpus, alarms: Iterable[Event[Alarm]]) -> Head:
     """Return the last event that the history is about; later ones do not change it."""
     deployed = [item.ledger for item in read_deployments(corpus)]
     sequence, sha256 = max(

@@ -74,7 +74,7 @@ class Label:
     known: int | None = None
 
     @classmethod
-    def of(cls, event: Event) -> Label:
+    def of(cls, event: Event[Any]) -> Label:
         """Return the label of an event."""
         said = parse_json(event.payload)
         del said["objects"]
@@ -158,13 +158,13 @@ def read_labels(corpus: Corpus, up_to: int | None = None) -> list[Label]:
 
     A step that reads them commits even where reviewers add labels meanwhile.
     """
-    events = corpus.store.rows(corpus.name, Labelled.kind, watched=False)
+    events = corpus.store.events(corpus.name, Labelled, watched=False)
     return [Label.of(event) for event in events if up_to is None or event.sequence <= up_to]
 
 
 def read_gold_labels(corpus: Corpus) -> list[Label]:
     """Return what reviewers said of known runs, the oldest first."""
-    found = corpus.store.rows(corpus.name, GoldLabelled.kind, watched=False)
+    found = corpus.store.events(corpus.name, GoldLabelled, watched=False)
     return [Label.of(event) for event in found]
 
 

@@ -33,7 +33,7 @@ from certify_assets.corpora.config import load_config, registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import LedgerError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.storage.events import Head, Payload, TypedEvent, head_text
+from certify_assets.storage.events import Event, Head, Payload, head_text
 from certify_assets.storage.moment import remembered
 from certify_assets.storage.store import Store
 
@@ -114,7 +114,7 @@ class LedgerEntry:
     runs: str = ""
 
     @classmethod
-    def of(cls, corpus: str, entry: TypedEvent[Any]) -> LedgerEntry:
+    def of(cls, corpus: str, entry: Event[Any]) -> LedgerEntry:
         """Return an event as an entry."""
         said = entry.content
         about = said.model_dump(include={"judge", "registration", "configuration", "number"})
@@ -122,7 +122,7 @@ class LedgerEntry:
             about["registration"] = said.objects["plan"]
         kind = _KINDS.get(type(said)) or said.reading
         runs = said.objects.get("runs", "")
-        return cls(kind, entry.head(corpus), entry.time, said.run_id, **about, runs=runs)
+        return cls(kind, entry.head, entry.time, said.run_id, **about, runs=runs)
 
     @property
     def is_read(self) -> bool:
@@ -203,7 +203,7 @@ def record_read(
     # lists of runs are long, and read before others have to wait
     _reading_number(ledger_entries(corpus), judge, asked, overlaps)
     (made,) = store.short(corpus.name, record)
-    entry = LedgerEntry.of(corpus.name, SplitReading.typed(made))
+    entry = LedgerEntry.of(corpus.name, made)
     if entry.kind == "unregistered":
         raise LedgerError(
             f"TEST of {corpus} was asked for under the registration {registration[:12]} that is "
@@ -282,9 +282,9 @@ class Registration(NamedTuple):
 def registrations(corpus: Corpus) -> list[Registration]:
     """Return what was registered, oldest first."""
     return [
-        Registration(plan, time, said.run_id, corpus.store.objects.get_json(plan))
-        for said, _, time, _ in corpus.store.events(corpus.name, Registered, watched=False)
-        for plan in (said.objects["plan"],)
+        Registration(plan, entry.time, entry.content.run_id, corpus.store.objects.get_json(plan))
+        for entry in corpus.store.events(corpus.name, Registered, watched=False)
+        for plan in (entry.objects["plan"],)
     ]
 
 

@@ -12,7 +12,7 @@ from certify_assets.certificates import Certificate, monitor_certificate, n_min
 from certify_assets.certificates.monitor import Monitoring, MonitorPath, monitor_path
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.documents import Document
-from certify_assets.storage.events import Payload, TypedEvent
+from certify_assets.storage.events import Event, Payload
 
 
 @dataclass(frozen=True)
@@ -131,12 +131,12 @@ class Alarm(Payload):
         return self.certificate_sha256
 
 
-def read_alarms(corpus: Corpus) -> list[TypedEvent[Alarm]]:
+def read_alarms(corpus: Corpus) -> list[Event[Alarm]]:
     """Return every alarm of a corpus, the oldest first."""
     return corpus.store.events(corpus.name, Alarm)
 
 
-def open_alarm(corpus: Corpus, certificates: Collection[str]) -> TypedEvent[Alarm] | None:
+def open_alarm(corpus: Corpus, certificates: Collection[str]) -> Event[Alarm] | None:
     """Return the first alarm of certificates, by their hashes; None where there is none."""
     alarms = read_alarms(corpus)
     return next((item for item in alarms if item.content.certificate_sha256 in certificates), None)

@@ -27,7 +27,7 @@ from certify_assets.files import canonical_json, parse_yaml, sha256_bytes
 from certify_assets.operations.automatic import last_automatic
 from certify_assets.operations.deployment import Deployment, DeploymentRecord, read_deployments
 from certify_assets.operations.monitor_record import read_alarms
-from certify_assets.storage.events import Payload, TypedEvent
+from certify_assets.storage.events import Event, Payload
 from certify_assets.storage.store import Store
 
 _TIMEOUT_S: Final = 10.0
@@ -140,7 +140,7 @@ class DeliveryAttempt(Payload):
         return f"{self.event}:{self.target}"
 
 
-def read_deliveries(corpus: Corpus) -> list[TypedEvent[DeliveryAttempt]]:
+def read_deliveries(corpus: Corpus) -> list[Event[DeliveryAttempt]]:
     """Return every attempt, the oldest first."""
     return corpus.store.events(corpus.name, DeliveryAttempt, watched=False)
 

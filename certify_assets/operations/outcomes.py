@@ -144,7 +144,7 @@ def _append(corpus: Corpus, path: Path, said: Sequence[OutcomeKnown]) -> int:
         stored = {event.token: event for event in view.among(corpus.name, "token", tokens)}
         added = len(tokens) - len(stored)
         for token, event in stored.items():
-            before = OutcomeKnown.typed(event)
+            before = event
             if before.content.outcome != tokens[token].outcome:
                 item = tokens[token]
                 raise InputError(
@@ -170,10 +170,10 @@ def read_outcomes(corpus: Corpus) -> list[Label]:
 
     A step that reads them commits even where more of them come meanwhile.
     """
-    events = corpus.store.rows(corpus.name, OutcomeKnown.kind, watched=False)
+    events = corpus.store.events(corpus.name, OutcomeKnown, watched=False)
     found = []
     for event in events:
-        said = OutcomeKnown.typed(event).content
+        said = event.content
         label = Label(said.trajectory_id, said.outcome, "outcome", "file", event.token, said.source)
         found.append(replace(label, number=event.sequence, time=event.time))
     return found

@@ -45,7 +45,8 @@ KINDS: Final = tuple(kind for kind in ASKED if kind)
 _DRAW, _AUDIT, _UNDECIDED = range(len(KINDS))
 # of a drawn run that nothing else asks about
 _UNASKED: Final = len(KINDS)
-_SAID: Final = (Labelled.kind, GoldLabelled.kind)
+_SAYING: Final = (Labelled, GoldLabelled)
+_SAID: Final = [kind.kind for kind in _SAYING]
 
 Row = dict[str, Any]
 
@@ -195,7 +196,7 @@ class ReviewState:
     def statements(self, name: str, reviewer: str) -> list[Label]:
         """Return all that a reviewer said of a run, the oldest first."""
         store, corpus = self.corpus.store, self.corpus.name
-        rows = [row for kind in _SAID for row in store.rows(corpus, kind, name, watched=False)]
+        rows = [row for kind in _SAYING for row in store.events(corpus, kind, name, watched=False)]
         said = sorted(map(Label.of, rows), key=lambda label: label.number)
         return [label for label in said if label.reviewer == reviewer]
 
@@ -207,7 +208,7 @@ class ReviewState:
         """Return the label with a token."""
         return self._said(self.corpus.store.among(self.corpus.name, "token", [token]))
 
-    def _said(self, found: Sequence[Event]) -> Label | None:
+    def _said(self, found: Sequence[Event[Any]]) -> Label | None:
         return Label.of(found[0]) if found and found[0].kind in _SAID else None
 
     def _waits(self, column: Any, reviewer: str = "") -> sa.Select[Any]:
@@ -238,7 +239,7 @@ class ReviewState:
         return [row[0] for row in self.corpus.store.indexed(query) if row[0] is not None]
 
 
-def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> None:
+def follow(store: Store, connection: sa.Connection, rows: Sequence[Event[Any]]) -> None:
     """Bring the indexes to the state after these events."""
     for corpus, mine in groupby(rows, key=lambda row: row.corpus):
         # a snapshot of what the transaction sees, its own events included
@@ -253,7 +254,7 @@ class _Indexes:
     corpus: Corpus
     connection: sa.Connection
 
-    def follow(self, events: Sequence[Event]) -> None:
+    def follow(self, events: Sequence[Event[Any]]) -> None:
         said = [event for event in events if event.kind in _SAID]
         self._say(said)
         if changed := {batch for event in events for batch in changed_batches(self.corpus, event)}:
@@ -264,7 +265,7 @@ class _Indexes:
         named = {event.subject for event in said if event.kind == Labelled.kind}
         self._update(self._rows(queue.c.run, named))
 
-    def _say(self, said: Sequence[Event]) -> None:
+    def _say(self, said: Sequence[Event[Any]]) -> None:
         """Store what was said last."""
         last: dict[tuple[str, str, bool], tuple[Any, ...]] = {}
         for event in said:

@@ -20,7 +20,7 @@ from typing import Literal
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.judges.specs import DELTA
-from certify_assets.storage.events import Head, Payload, TypedEvent
+from certify_assets.storage.events import Event, Head, Payload
 from certify_assets.storage.store import Store
 
 #: of the total, for those that come after the planned ones
@@ -98,9 +98,9 @@ class Claim(Claimed):
     ledger: Head
 
     @classmethod
-    def of(cls, corpus: str, entry: TypedEvent[Claimed]) -> Claim:
+    def of(cls, corpus: str, entry: Event[Claimed]) -> Claim:
         """Return the claim that an event makes."""
-        return cls(**dict(entry.content), time=entry.time, ledger=entry.head(corpus))
+        return cls(**dict(entry.content), time=entry.time, ledger=entry.head)
 
     @property
     def first(self) -> bool:
@@ -250,7 +250,7 @@ def claim(corpus: Corpus, judge: str, purpose: Purpose, inputs_sha256: str) -> C
         return said
 
     made = corpus.store.short(corpus.name, work)
-    return known[-1] if known else Claim.of(corpus.name, Claimed.typed(made[-1]))
+    return known[-1] if known else Claim.of(corpus.name, made[-1])
 
 
 def finish(corpus: Corpus, number: int, document_sha256: str) -> None:

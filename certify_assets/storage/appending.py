@@ -6,6 +6,7 @@ import importlib
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -15,7 +16,7 @@ from certify_assets.storage.objects import MissingObjectError
 from certify_assets.storage.root import Root
 
 
-def append(root: Root, connection: sa.Connection, drafts: Sequence[Event]) -> list[Event]:
+def append(root: Root, connection: sa.Connection, drafts: Sequence[Event[Any]]) -> list[Event[Any]]:
     """Append events in a transaction that writes, with the indexes that follow from them."""
     for name in {name: None for draft in drafts for name in draft.objects.values()}:
         # `certify gc` is alone while it removes, so that what is there now stays
@@ -26,7 +27,7 @@ def append(root: Root, connection: sa.Connection, drafts: Sequence[Event]) -> li
     time = datetime.now(UTC).isoformat(timespec="milliseconds")
     heads: dict[str, tuple[int, str]] = {}
     parts = Counter[tuple[str, str]]()
-    rows: list[Event] = []
+    rows: list[Event[Any]] = []
     for draft in drafts:
         if draft.corpus not in heads:
             heads[draft.corpus] = last_event(connection, draft.corpus)
@@ -41,14 +42,14 @@ def append(root: Root, connection: sa.Connection, drafts: Sequence[Event]) -> li
     return rows
 
 
-def follow(root: Root, connection: sa.Connection, rows: Sequence[Event]) -> None:
+def follow(root: Root, connection: sa.Connection, rows: Sequence[Event[Any]]) -> None:
     """Bring the indexes to the state after these events."""
     insert(connection, chains, [(row.corpus,) for row in rows if row.sequence == 1])
     named = ({(name, row.corpus, row.sequence) for name in row.objects.values()} for row in rows)
     insert(connection, uses, [use for found in named for use in sorted(found)])
     for row in rows:
         if row.kind == Discarded.kind:
-            gone = Discarded.model_validate_json(row.payload).discarded
+            gone = row.content.discarded
             # where indexes are made again, later events that name it are here already
             mine = uses.c.corpus == row.corpus, uses.c.sequence < row.sequence
             for name in gone:

@@ -77,7 +77,7 @@ def verify(store: Store, corpus: str | None = None, heads: Iterable[Head] = ()) 
                 about = event.subject or f"event {event.sequence} of {name}"
                 needed |= dict.fromkeys(event.objects.values(), about)
                 if event.kind == Discarded.kind:
-                    for gone in Discarded.model_validate_json(event.payload).discarded:
+                    for gone in event.content.discarded:
                         needed.pop(gone, None)
         # objects take long, and are read when no transaction is open any more
         for sha256, about in sorted(needed.items()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict
@@ -16,6 +16,7 @@ from certify_assets.files import canonical_json, parse_json, sha256_bytes
 from certify_assets.storage.database import blanked, events
 
 _ROWS_AT_ONCE = 5000
+_KINDS: dict[str, type[Payload]] = {}
 
 
 class Payload(BaseModel):
@@ -38,10 +39,13 @@ class Payload(BaseModel):
         return ""
 
     @classmethod
-    def typed(cls: type[P], row: Event) -> TypedEvent[P]:
-        """Read an event of this kind as it is stored."""
-        content = cls.model_validate_json(row.payload)
-        return TypedEvent(content, row.sequence, row.time, row.sha256)
+    def __pydantic_init_subclass__(cls, **about: object) -> None:
+        # a record that adds to what its event says is not another kind
+        if "kind" in vars(cls):
+            _KINDS[cls.kind] = cls
+
+
+P = TypeVar("P", bound=Payload)
 
 
 class Stored(Payload):
@@ -64,7 +68,15 @@ class Discarded(Payload):
     reason: str
 
 
-class Event(NamedTuple):
+class Head(TypedDict):
+    """An event by its place and hash, as documents name it that leave the data root."""
+
+    corpus: str
+    sequence: int
+    sha256: str
+
+
+class Event(NamedTuple, Generic[P]):
     """An event; one that has no place in the chain yet has number 0 and no time and hash."""
 
     corpus: str
@@ -80,15 +92,20 @@ class Event(NamedTuple):
     sha256: str
 
     @classmethod
-    def draft(cls, corpus: str, payload: Payload, token: str = "") -> Event:
+    def draft(cls, corpus: str, payload: Payload, token: str = "") -> Event[Any]:
         """Return an event that has no place in the chain yet."""
         text = storable_text(payload.model_dump(mode="json"))
         return cls(corpus, 0, payload.kind, payload.subject, token, 0, "", text, "", "")
 
     @property
-    def about(self) -> tuple[str, str, str]:
-        """Corpus, kind and subject."""
-        return self.corpus, self.kind, self.subject
+    def content(self) -> P:
+        """What it says."""
+        return cast("P", _KINDS[self.kind].model_validate_json(self.payload))
+
+    @property
+    def head(self) -> Head:
+        """Its place in the ledger of its corpus."""
+        return {"corpus": self.corpus, "sequence": self.sequence, "sha256": self.sha256}
 
     @property
     def objects(self) -> Mapping[str, str]:
@@ -96,7 +113,7 @@ class Event(NamedTuple):
         found: Mapping[str, str] = parse_json(self.payload).get("objects", {})
         return found
 
-    def after(self, last: tuple[int, str], part: int, time: str) -> Event:
+    def after(self, last: tuple[int, str], part: int, time: str) -> Event[P]:
         """Return the event in its place after the last one, given by its number and hash."""
         event = self._replace(sequence=last[0] + 1, previous=last[1], part=part, time=time)
         return event._replace(sha256=event.digest())
@@ -106,30 +123,6 @@ class Event(NamedTuple):
         # of the hash of the payload: one that had to be blanked leaves the chain whole
         payload_sha256 = payload_sha256 or sha256_bytes(self.payload.encode("utf-8"))
         return sha256_bytes(canonical_json([*self[:7], payload_sha256, self.previous]))
-
-
-P = TypeVar("P", bound=Payload)
-
-
-class TypedEvent(NamedTuple, Generic[P]):
-    """An event of one kind, with its payload."""
-
-    content: P
-    sequence: int
-    time: str
-    sha256: str
-
-    def head(self, corpus: str) -> Head:
-        """Return its place in the ledger of its corpus."""
-        return {"corpus": corpus, "sequence": self.sequence, "sha256": self.sha256}
-
-
-class Head(TypedDict):
-    """An event by its place and hash, as documents name it that leave the data root."""
-
-    corpus: str
-    sequence: int
-    sha256: str
 
 
 def head_text(head: Head) -> str:
@@ -171,7 +164,7 @@ def blanked_payloads(connection: sa.Connection, corpus: str) -> dict[int, str]:
     return {row.sequence: row.payload_sha256 for row in rows}
 
 
-def chain(connection: sa.Connection, corpus: str) -> Iterator[Event]:
+def chain(connection: sa.Connection, corpus: str) -> Iterator[Event[Any]]:
     """Iterate over the events of a corpus, verified."""
     previous = ""
     known = blanked_payloads(connection, corpus)
@@ -179,7 +172,7 @@ def chain(connection: sa.Connection, corpus: str) -> Iterator[Event]:
     # of the statement alone: the connection writes as well where indexes are made again
     found = connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
     for number, row in enumerate(found, 1):
-        event = Event(*row)
+        event = Event[Any](*row)
         whole = event.sha256 == event.digest(known.get(event.sequence, ""))
         # a hash has the number in it
         if not whole or event.previous != previous:

@@ -68,7 +68,7 @@ class OpenStep:
 
     asked: set[Question] = field(default_factory=set)
     # what it will commit
-    drafts: list[Event] = field(default_factory=list)
+    drafts: list[Event[Any]] = field(default_factory=list)
     # what is done once that is committed
     after: list[Callable[[], object]] = field(default_factory=list)
 
@@ -125,13 +125,13 @@ class Moment:
                 self._corpora = _corpora(connection)
         return sorted(self._corpora)
 
-    def events(self, question: Question, *, after: int = 0) -> list[Event]:
+    def events(self, question: Question, *, after: int = 0) -> list[Event[Any]]:
         """Return the events that answer, the stored ones before those of the step."""
         self.ask(question)
         query = question.rows().where(events.c.sequence > after).order_by(events.c.sequence)
         return [*map(Event._make, self._stored(question, query)), *self._drafted(question)]
 
-    def newest(self, question: Question) -> Event | None:
+    def newest(self, question: Question) -> Event[Any] | None:
         """Return the newest event that answers; None where there is none."""
         if drafts := self._drafted(question):
             # what a step says itself depends on nobody else
@@ -154,7 +154,7 @@ class Moment:
         with self.reading() as connection:
             return connection.execute(query.where(events.c.sequence <= number)).all()
 
-    def _drafted(self, question: Question) -> list[Event]:
+    def _drafted(self, question: Question) -> list[Event[Any]]:
         drafts = self.step.drafts if self.step is not None else []
         return [draft for draft in drafts if question.changed(_changes([draft])) is not None]
 

@@ -17,7 +17,7 @@ from certify_assets.errors import InputError, LedgerError
 from certify_assets.files import lock_file, parse_json
 from certify_assets.storage.appending import append
 from certify_assets.storage.database import events, parts
-from certify_assets.storage.events import Event, Head, P, Payload, Stored, TypedEvent
+from certify_assets.storage.events import Event, Head, P, Payload, Stored
 from certify_assets.storage.moment import CORPORA, Moment, OpenStep, Question
 from certify_assets.storage.root import PAGES, Root, chain_of
 
@@ -210,18 +210,6 @@ class Store(Root):
         """Return the sorted subjects of the events of a kind."""
         return self._seen.subjects(Question(corpus, kind.kind, begins=True))
 
-    def rows(
-        self,
-        corpus: str,
-        kind: str,
-        subject: str | None = None,
-        *,
-        after: int = 0,
-        watched: bool = True,
-    ) -> list[Event]:
-        """Return the events of a kind as they are stored; see `events`."""
-        return self._seen.events(_asked(corpus, kind, subject, watched), after=after)
-
     def events(
         self,
         corpus: str,
@@ -230,25 +218,25 @@ class Store(Root):
         *,
         after: int = 0,
         watched: bool = True,
-    ) -> list[TypedEvent[P]]:
+    ) -> list[Event[P]]:
         """Return the events of a kind, of one subject or of all, the oldest first.
 
         With `after` those after a number. A step that reads them commits even if others follow,
         unless they are watched.
         """
-        rows = self.rows(corpus, kind.kind, subject, after=after, watched=watched)
-        return [kind.typed(row) for row in rows]
+        question = Question(corpus, kind.kind, subject or "", subject is None, watched)
+        return self._seen.events(question, after=after)
 
     def last(
         self, corpus: str, kind: type[P], subject: str | None = None, *, watched: bool = True
-    ) -> TypedEvent[P] | None:
+    ) -> Event[P] | None:
         """Return the last event of a kind, of one subject or of all; None where there is none."""
-        row = self._seen.newest(_asked(corpus, kind.kind, subject, watched))
-        return kind.typed(row) if row else None
+        question = Question(corpus, kind.kind, subject or "", subject is None, watched)
+        return self._seen.newest(question)
 
     def among(
         self, corpus: str, column: Literal["sequence", "token"], values: Collection[Any]
-    ) -> list[Event]:
+    ) -> list[Event[Any]]:
         """Return the events with these numbers, or of requests with these tokens, as of now.
 
         The oldest is the first.
@@ -372,7 +360,9 @@ class Store(Root):
         step.drafts.clear()
         self._seen.follow(rows)
 
-    def short(self, corpus: str, work: Callable[[Store], Mapping[str, Payload]]) -> list[Event]:
+    def short(
+        self, corpus: str, work: Callable[[Store], Mapping[str, Payload]]
+    ) -> list[Event[Any]]:
         """Append events while nobody else writes to the corpus; return them.
 
         For milliseconds of work: claims, numbers, labels. The work reads, and returns what happened
@@ -424,11 +414,7 @@ class Store(Root):
             done()
 
 
-def _asked(corpus: str, kind: str, subject: str | None, watched: bool) -> Question:
-    return Question(corpus, kind, subject or "", subject is None, watched)
-
-
-def _content(event: Event | None) -> str:
+def _content(event: Event[Any] | None) -> str:
     return event.objects.get("content", "") if event else ""
 
 
