@@ -1,7 +1,5 @@
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from typing import IO
 
@@ -119,15 +117,3 @@ def test_a_root_of_a_scheme_that_cannot_be_opened_is_told(monkeypatch: pytest.Mo
         MissingToolError, match=r"sftp://x needs a package that is not installed \(Install paramiko"
     ):
         Store("sftp://x").folder.exists("inbox")
-
-
-@pytest.mark.slow
-def test_the_package_loads_where_there_is_no_fcntl() -> None:
-    code = """
-import importlib, sys
-sys.modules["fcntl"] = None
-from certify_assets.storage.store import Store
-for name in ("operations.batches", "defs.execution", "judges.endpoint.scoring", "cli.main"):
-    importlib.import_module(f"certify_assets.{name}")
-"""
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
