@@ -362,7 +362,7 @@ def _last_draws(corpus: Corpus) -> dict[str, DrawnBatch | UndrawnBatches]:
     ]
     # what the step under way adds has no number yet, and comes last
     entries.sort(key=lambda entry: (not entry.sequence, entry.sequence))
-    return {name: entry.content for entry in entries for name in entry.content.batches}
+    return {name: said for said in [entry.content for entry in entries] for name in said.batches}
 
 
 def received_version(corpus: Corpus) -> str:

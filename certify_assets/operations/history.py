@@ -131,9 +131,7 @@ def operation_history(corpus: Corpus) -> OperationHistory:
     return OperationHistory(
         corpus=corpus.name,
         steps=tuple(steps.values()),
-        alarms=tuple(
-            RaisedAlarm(one.judge, one.side, one.alpha, one.at, time) for one, _, time, *_ in alarms
-        ),
+        alarms=tuple(map(_alarm, alarms)),
         first_delta=DELTA,
         claims=tuple(
             SpentDelta(item.number, item.delta, item.time, item.purpose)
@@ -146,6 +144,11 @@ def operation_history(corpus: Corpus) -> OperationHistory:
         joint=spending.joint(),
         ledger=_last_seen(corpus, alarms),
     )
+
+
+def _alarm(raised: Event[Alarm]) -> RaisedAlarm:
+    said = raised.content
+    return RaisedAlarm(said.judge, said.side, said.alpha, said.at, raised.time)
 
 
 def _last_seen(corpus: Corpus, alarms: Iterable[Event[Alarm]]) -> Head:

@@ -18,10 +18,11 @@ from certify_assets.operations.certifier import deciding_sides, load_certificate
 from certify_assets.operations.comparison import comparison_key
 from certify_assets.operations.deployment import Deployment, DeploymentRecord
 from certify_assets.operations.history import history_key
-from certify_assets.operations.monitor_record import read_alarms
+from certify_assets.operations.monitor_record import Alarm, read_alarms
 from certify_assets.reports.corpus_page import page_key
 from certify_assets.reports.page import render, store_page
 from certify_assets.reports.wording import AUDIT_WORDS, percent
+from certify_assets.storage.events import Event
 from certify_assets.storage.store import Store
 from certify_assets.words import WORDS
 
@@ -163,11 +164,13 @@ def _present(store: Store, pages: Sequence[tuple[str, str]]) -> tuple[PageLink, 
 
 
 def _alarms(corpus: Corpus) -> tuple[str, ...]:
-    return tuple(
-        f"{time[:10]}: {alarm.judge}, {alarm.side} at {percent(alarm.alpha)}, after {alarm.at} "
-        "labelled tasks"
-        for alarm, _, time, *_ in reversed(read_alarms(corpus))
-    )
+    return tuple(map(_alarm, reversed(read_alarms(corpus))))
+
+
+def _alarm(raised: Event[Alarm]) -> str:
+    alarm, day = raised.content, raised.time[:10]
+    at = f"{alarm.side} at {percent(alarm.alpha)}"
+    return f"{day}: {alarm.judge}, {at}, after {alarm.at} labelled tasks"
 
 
 def _judges(corpus: Corpus, deployed: DeploymentRecord | None) -> tuple[IndexEntry, ...]:
