@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +104,7 @@ def ledger_verify(corpus: str | None, heads: tuple[str, ...], store: Store) -> N
             said.append(
                 f"  {item.blanked} of the events were blanked: what they say is not verified."
             )
-    answer({"verified": [asdict(item) for item in found]}, *said)
+    answer({"verified": [item._asdict() for item in found]}, *said)
 
 
 @ledger.command("export")
