@@ -40,10 +40,6 @@ class UnlabelledRunError(InputError):
         self.task, self.score = task, score
 
 
-class UnreadableFileError(OSError):
-    """A file that opened and cannot be read: of the disk, so it may pass, and costs the import."""
-
-
 class GateClosedError(CertifyError):
     """Nothing is certified, so nothing may be harvested: no fault, the end of this branch."""
 

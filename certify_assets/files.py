@@ -8,7 +8,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -122,10 +122,12 @@ def write_json_atomic(path: Path, value: Any) -> bytes:
     return data
 
 
-def parse_json(text: str) -> Any:
+def parse_json(text: str, *, parse_float: Callable[[str], float] | None = None) -> Any:
     """Parse one JSON value; refuse what two readers could read differently."""
     try:
-        return json.loads(text, object_pairs_hook=unique_keys, parse_int=_integer)
+        return json.loads(
+            text, object_pairs_hook=unique_keys, parse_int=_integer, parse_float=parse_float
+        )
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 

@@ -22,7 +22,7 @@ from certify_assets.cli.gate import annotate
 from certify_assets.cli.options import GIVEN
 from certify_assets.cli.output import NOTHING, complain, emit_json
 from certify_assets.cli.progress import heartbeat
-from certify_assets.errors import CertifyError, UnreadableFileError
+from certify_assets.errors import CertifyError
 
 __all__ = ["cli", "main"]
 
@@ -195,12 +195,6 @@ def main(arguments: list[str] | None = None) -> None:
     except (BrokenPipeError, _ReaderGoneError):
         _abandon_stdout()
         code = 141
-    except UnreadableFileError as error:
-        code = _complain(
-            f"{error.filename} cannot be read ({error.strerror}); check its disk, or give a copy "
-            "of it.",
-            2,
-        )
     except OSError as error:
         _abandon_stdout()
         code = _complain(

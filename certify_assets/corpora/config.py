@@ -12,12 +12,7 @@ from pydantic.dataclasses import dataclass as validated
 
 from certify_assets.corpora import CERTIFYING
 from certify_assets.corpora.embedded import EMBEDDED
-from certify_assets.corpora.splits import (
-    SplitManifest,
-    extend_manifest,
-    make_manifest,
-    task_universe,
-)
+from certify_assets.corpora.splits import SplitManifest, extend_manifest, make_manifest
 from certify_assets.errors import InputError
 from certify_assets.storage.events import Stored
 from certify_assets.storage.store import Store
@@ -342,5 +337,4 @@ def plan_splits(
         config.profile,
         config.seed,
         train_rl=config.rl,
-        universe=task_universe(config.name),
     )

@@ -122,7 +122,7 @@ def is_log(path: Path, columns: Collection[str] = ()) -> bool:
         return True
     if not path.is_file():
         return False
-    file = SourceFile(path.name, path.stat().st_size, lambda: path.open("rb"))
+    file = SourceFile(path.name, lambda: path.open("rb"))
     wanted = set(columns or (COLUMNS["task"], COLUMNS["score"]))
     try:
         if file.suffix in JSON:

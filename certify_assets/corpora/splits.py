@@ -8,12 +8,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
-from certify_assets.corpora.embedded import EMBEDDED, load_embedded, pretraining_tasks
-from certify_assets.documents import Document, JsonObject
+from certify_assets.corpora.embedded import pretraining_tasks
+from certify_assets.documents import Document
 from certify_assets.errors import InputError, ManifestError
-from certify_assets.files import canonical_json, sha256_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,8 +46,6 @@ class SplitManifest(Document):
     minimum_cal_tasks: int
     # tasks that are in SFT for every seed: a judge was pretrained on them
     pinned_sft: tuple[str, ...]
-    # tasks of other corpora that were assigned together with these
-    universe: tuple[str, ...]
     assignment: dict[str, str]
     # tasks that each delivery brought first, those that are gone included; empty where one
     # delivery brought all tasks
@@ -75,34 +72,6 @@ class SplitManifest(Document):
             task: assignment[task] for task in sorted(task for of in self.delivered for task in of)
         }
 
-    def _values(self) -> JsonObject:
-        values = super()._values()
-        if not self.deliveries:
-            del values["deliveries"]
-        return values
-
-    @property
-    def sha256(self) -> str:
-        """SHA-256 of every other key."""
-        return sha256_bytes(canonical_json(self._values()))
-
-    def to_json(self) -> bytes:
-        """Return the canonical bytes."""
-        return canonical_json({**self._values(), "sha256": self.sha256})
-
-    @classmethod
-    def from_dict(cls, document: Any) -> Self:
-        """Build the manifest from its JSON object; refuse one that was altered."""
-        rest = dict(document) if isinstance(document, dict) else document
-        stated = rest.pop("sha256", "") if isinstance(document, dict) else ""
-        manifest = super().from_dict(rest)
-        if stated != manifest.sha256:
-            raise ManifestError(
-                f"The split manifest of {manifest.corpus} does not have the hash it states: it "
-                "was altered. Make the splits again."
-            )
-        return manifest
-
 
 def make_manifest(
     task_ids: Iterable[str],
@@ -111,34 +80,28 @@ def make_manifest(
     seed: int = 42,
     *,
     train_rl: bool = True,
-    universe: Iterable[str] = (),
 ) -> SplitManifest:
     """Assign every task to one split."""
     # Tasks are put in the order of SHA-256(seed, task), which depends on nothing but the two, and
     # the splits are filled in the order SFT, RL, CAL, TEST up to sizes from the shares by the
-    # largest-remainder rule. The corpus's name does not enter, and tasks of a common universe are
-    # assigned together, so that no task is in one split here and in another there.
-    own = set(task_ids)
-    others = set(universe) - own
+    # largest-remainder rule.
+    tasks = set(task_ids)
     # pinned tasks count towards the share of SFT; they are recorded where the seed alone would not
     # keep them there
-    pinned = set(pretraining_tasks(corpus)) & (own | others)
-    wanted = dict(PROFILES[profile])
-    floor = _CAL_TASKS if profile == "certify" else 0
-    plan = _Plan(wanted, train_rl, floor)
-    assignment = _assign(own | others, pinned, seed, plan)
-    if pinned and assignment == _assign(own | others, set(), seed, plan):
+    pinned = set(pretraining_tasks(corpus)) & tasks
+    plan = _Plan(PROFILES[profile], train_rl, _CAL_TASKS if profile == "certify" else 0)
+    assignment = _assign(tasks, pinned, seed, plan)
+    if pinned and assignment == _assign(tasks, set(), seed, plan):
         pinned = set()
     return SplitManifest(
         corpus=corpus,
         profile=profile,
         seed=seed,
-        shares=wanted,
+        shares=plan.shares,
         train_rl=train_rl,
-        minimum_cal_tasks=floor,
+        minimum_cal_tasks=plan.minimum_cal,
         pinned_sft=tuple(sorted(pinned)),
-        universe=tuple(sorted(others)),
-        assignment={task: assignment[task] for task in sorted(own)},
+        assignment={task: assignment[task] for task in sorted(tasks)},
     )
 
 
@@ -156,16 +119,6 @@ def extend_manifest(earlier: SplitManifest, task_ids: Iterable[str]) -> SplitMan
         deliveries = ()
     return earlier.replace(
         assignment={task: assignment[task] for task in sorted(tasks)}, deliveries=deliveries
-    )
-
-
-def task_universe(corpus: str) -> list[str]:
-    """Return the tasks of the other embedded corpora, for a corpus that is embedded itself."""
-    if corpus not in EMBEDDED:
-        return []
-    others = [name for name in EMBEDDED if name != corpus]
-    return sorted(
-        {str(task) for name in others for task in load_embedded(name)["task_id"].unique()}
     )
 
 
@@ -251,8 +204,7 @@ def _assign_deliveries(
     manifest: SplitManifest, deliveries: Sequence[Sequence[str]]
 ) -> dict[str, str]:
     plan, pinned = _plan(manifest), set(manifest.pinned_sft)
-    first = {*deliveries[0], *manifest.universe}
-    assignment = _assign(first, pinned, manifest.seed, plan)
+    assignment = _assign(set(deliveries[0]), pinned, manifest.seed, plan)
     for tasks in deliveries[1:]:
         sizes = _added_sizes(Counter(assignment.values()), len(tasks), len(pinned), plan)
         assignment |= _fill(set(tasks), manifest.seed, sizes)

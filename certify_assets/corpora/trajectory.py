@@ -9,14 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from certify_assets.errors import InputError, quoted
 from certify_assets.files import sha256_bytes
 from certify_assets.names import plain_names
 
-_IDENTITIES: Final = ("corpus", "task_id", "trajectory_id", "agent")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_MAX_ATTEMPT: Final = 2**31 - 1
 _SPACES: Final = b" \t\n\r\v\f"
 # without signs of arithmetic: 3 - 1 and 3 + 1 are two tasks
 _PUNCTUATION: Final = ".,;:!?…\"'`´()[]{}«»‹›“”„‘’‚¿¡"
@@ -33,13 +29,6 @@ class Step:
 
     action: str
     observation: str
-
-    def __post_init__(self) -> None:
-        if not type(self.action) is type(self.observation) is str:
-            raise InputError(
-                f"a step has the action {quoted(self.action)} and the observation "
-                f"{quoted(self.observation)}; give texts, empty where there was none."
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +50,6 @@ class Trajectory:
     # the file that it was read from, with its SHA-256 ("" where it was generated in place)
     source_file: str = ""
     source_sha256: str = ""
-
-    def __post_init__(self) -> None:
-        for name in (*_IDENTITIES, "instruction", "source_file", "source_sha256"):
-            value = getattr(self, name)
-            if not isinstance(value, str) or (name in _IDENTITIES and not value.strip()):
-                raise self._error(name, "a text")
-        if self.source_sha256 and not _SHA256.fullmatch(self.source_sha256):
-            raise self._error("source_sha256", "64 hexadecimal digits")
-        if type(self.attempt) is not int or not 0 <= self.attempt <= _MAX_ATTEMPT:
-            raise self._error("attempt", "a whole number from 0")
-        if isinstance(self.outcome, bool) or self.outcome not in (None, 0, 1):
-            raise self._error("outcome", "1, 0 or nothing")
-
-    def _error(self, name: str, wanted: str) -> InputError:
-        return InputError(
-            f"trajectory {self.trajectory_id!r} of task {self.task_id!r}: {name} is "
-            f"{quoted(getattr(self, name))}; give {wanted}."
-        )
 
 
 def trajectory_sha256(run: Trajectory) -> str:

@@ -84,7 +84,7 @@ def test_pickles_are_never_opened(tmp_path: Path) -> None:
 
     adapter, pickled = (
         FORMATS["browsergym"],
-        SourceFile(f"study/{FOLDER}/step_0.pkl.gz", 10, refuse),
+        SourceFile(f"study/{FOLDER}/step_0.pkl.gz", refuse),
     )
     assert not adapter.fits(pickled) and "runs code" in (adapter.explain(pickled) or "")
     mark = tmp_path / "loaded"

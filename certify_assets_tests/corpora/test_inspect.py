@@ -126,11 +126,12 @@ def test_logs_that_did_not_end_well(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["samples/1_epoch_1.json", "elsewhere"])
 def test_a_log_that_unpacks_to_too_much_is_refused_before_it_is_read(
-    tmp_path: Path, name: str
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = eval_bytes(header(), [sample(1)], **{name: "x" * (2 << 20)})
-    with pytest.raises(InputError, match="unpacks to more than the limit of 1,048,576"):
-        read(write_eval(tmp_path / "bomb.eval", data), max_file_mb=1)
+    monkeypatch.setattr("certify_assets.corpora.formats.inspect.FILE_BYTES", 1 << 20)
+    with pytest.raises(InputError, match="the limit is 1,048,576"):
+        read(write_eval(tmp_path / "bomb.eval", data))
 
 
 def test_a_broken_sample_and_a_broken_log_cost_themselves(tmp_path: Path) -> None:

@@ -162,19 +162,12 @@ def test_a_file_that_is_no_table_is_diagnosed(
         ({"format": "xml"}, "no format 'xml'"),
         ({"options": {"domian": "retail"}}, "no option 'domian'"),
         ({"options": {"drop_copies": "perhaps"}}, "give true or false"),
-        ({"options": {"max_file_mb": "many"}}, "whole number of megabytes"),
     ],
 )
 def test_what_cannot_be_asked_for(tmp_path: Path, arguments: dict[str, Any], words: str) -> None:
     (tmp_path / "runs.csv").write_text(TABLE, "utf-8")
     with pytest.raises(InputError, match=words):
         import_corpus(**({"paths": tmp_path, "name": "c"} | arguments))
-
-
-def test_a_file_beyond_the_limit_names_the_option(tmp_path: Path) -> None:
-    (tmp_path / "runs.jsonl").write_text("x" * (2 << 20), "utf-8")
-    with pytest.raises(InputError, match="was not looked into; raise the option max_file_mb"):
-        read(tmp_path, max_file_mb=1)
 
 
 def test_links_in_folders_are_not_followed(tmp_path: Path) -> None:

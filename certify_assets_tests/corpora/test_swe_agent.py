@@ -115,7 +115,7 @@ def test_a_broken_report_is_named(tmp_path: Path) -> None:
     (tmp_path / "gpt/report.json").write_text('{"resolved": ["org__name-1"', "utf-8")
     imported = read(tmp_path, keep_unlabelled=True)
     assert imported.dropped == {"file_unreadable": 1}
-    assert "gpt/report.json seems to hold outcomes" in imported.examples["file_unreadable"]
+    assert "gpt/report.json cannot be used: it is not JSON" in imported.examples["file_unreadable"]
 
 
 def test_a_newer_report_speaks_before_an_older_one(tmp_path: Path) -> None:

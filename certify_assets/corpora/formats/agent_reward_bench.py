@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from certify_assets.corpora.formats.base import (
     Draft,
@@ -19,43 +20,34 @@ from certify_assets.corpora.formats.base import (
 from certify_assets.corpora.formats.files import FileSet, SourceFile
 from certify_assets.corpora.formats.messages import message_text, steps_of_turns, turn_on_page
 from certify_assets.corpora.formats.records import (
-    DELIMITED,
     Record,
     begins,
     has_fields,
     is_list_of_objects,
-    one_object,
     text_of,
 )
 from certify_assets.errors import InputError
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _MARKS = (rb'"benchmark"\s*:', rb'"goal"\s*:')
-_COLUMNS = words("annotator_name benchmark task_id model_name exp_name trajectory_success")
-_VERDICTS: dict[str, int | None] = {"Successful": 1, "Unsuccessful": 0, "Unsure": None}
+# what names an annotated trajectory, then who says what of it
+_RUN = words("benchmark task_id model_name exp_name")
+_COLUMNS = (*_RUN, "annotator_name", "trajectory_success")
+_VERDICTS = {"Successful": 1.0, "Unsuccessful": 0.0, "Unsure": math.nan}
 _VARIANTS = frozenset({"resized", "improved"})
 
 
-class _Run(NamedTuple):
-    """What names an annotated trajectory."""
-
-    benchmark: str
-    task: str
-    agent: str
-    experiment: str
-
-
-#: verdicts by annotator, by run
-_Annotations = dict[_Run, dict[str, int | None]]
-
-
 def _fits(file: SourceFile) -> bool:
-    if file.suffix in DELIMITED:
+    if file.suffix == ".csv":
         return has_fields(file, _COLUMNS)
-    return begins(file, b"{", *_MARKS) and _is_run(one_object(file.read()))
+    # a judgment of a run holds the run too
+    return begins(file, b"{", *_MARKS) and not begins(file, b"{", rb'"judge"\s*:')
 
 
 def _is_run(record: Any) -> bool:
-    is_object = isinstance(record, dict) and "judge" not in record
+    is_object = isinstance(record, dict) and "judge" not in record and "goal" in record
     return is_object and isinstance(record.get("steps"), list)
 
 
@@ -68,18 +60,17 @@ def _is_run(record: Any) -> bool:
 )
 def agent_reward_bench(files: FileSet, reading: Reading) -> Drafts:
     """Read cleaned runs and the labels of their annotators."""
-    annotations = _annotations(files, reading)
-    reading.label_facts.update(_facts(annotations.values()) if annotations else {})
+    labels = _Labels(files, reading)
     # the first run of every annotation
     first: dict[_Run, Draft] = {}
 
     def labelled(record: Record, origin: Origin) -> Draft:
         draft = _draft(record, origin)
-        run = _annotated(record, draft, annotations)
+        run = next(filter(labels.holds, _names(record, draft)), None)
         original = first.setdefault(run, draft) if run else draft
         if record.get("valid") is False:
             raise LeftOutError("is marked as not valid by its source", "infrastructure_error")
-        if not annotations and not reading.options.get("keep_unlabelled"):
+        if labels.table.empty and not reading.options.get("keep_unlabelled"):
             said = "has no annotations next to it; give annotations.csv too"
             raise LeftOutError(said, "no_label")
         if draft.steps and original.content() != draft.content():
@@ -87,24 +78,26 @@ def agent_reward_bench(files: FileSet, reading: Reading) -> Drafts:
                 f"and {original.origin} are two runs of one annotation, which went to the latter",
                 "ambiguous_label",
             )
-        return replace(draft, outcome=_majority(annotations[run].values())) if run else draft
+        return replace(draft, outcome=labels.outcome(run)) if run else draft
 
-    for file in files:
-        if file.suffix == ".csv":
-            if file.name not in reading.hashes:
-                reading.other(file.name)
-            continue
-        for _, data in reading.contents([file]):
-            record = one_object(data)
-            if _is_run(record) or (isinstance(record, str) and begins(file, b"{", *_MARKS)):
-                yield from reading.runs([(reading.origin(file), record)], labelled)
-            else:
-                reading.other(file.name)
-    alone = "" if first or not annotations else _labels_alone(annotations)
-    for run in annotations:
+    for file, record in reading.documents(files, lambda file: file.suffix == ".json"):
+        if _is_run(record):
+            yield from reading.runs([(reading.origin(file), record)], labelled)
+        else:
+            reading.other(file.name)
+    for run in labels.shares.index:
         if run not in first:
-            said = f"an annotation is of {run.task} by {run.agent}, and its run is missing."
-            reading.drop("no_trajectory", alone or said)
+            said = f"an annotation is of {run[1]} by {run[2]}, and its run is missing."
+            reading.drop("no_trajectory", said if first else labels.alone())
+
+
+class _Run(NamedTuple):
+    """What names an annotated trajectory."""
+
+    benchmark: str
+    task: str
+    agent: str
+    experiment: str
 
 
 def _draft(record: Record, origin: Origin) -> Draft:
@@ -135,70 +128,73 @@ def _draft(record: Record, origin: Origin) -> Draft:
     )
 
 
+def _names(record: Record, draft: Draft) -> Iterator[_Run]:
+    """Return the names that an annotation may give a run: its experiment, or its folder."""
+    folder = PurePosixPath(draft.origin.file).parent.name
+    for experiment in (text_of(record.get("experiment")), folder):
+        benchmark = text_of(record.get("benchmark"))
+        yield _Run(benchmark, draft.task_id, draft.agent, _normalised(experiment))
+
+
 def _normalised(name: str) -> str:
     """Remove the parts of a dotted name that name variants of a benchmark."""
     return ".".join(part for part in name.split(".") if part not in _VARIANTS)
 
 
-def _annotations(files: FileSet, reading: Reading) -> _Annotations:
-    """Read what annotators say of each run; None where one was unsure."""
-    found: _Annotations = {}
-    tables = (file for file in files.matching("*.csv") if has_fields(file, _COLUMNS))
-    for origin, row in reading.records(tables, lambda row: True):
-        cells = {name: row[name].strip() for name in _COLUMNS}
-        verdict, annotator = cells["trajectory_success"], cells["annotator_name"]
-        experiment = _normalised(cells["exp_name"])
-        run = _Run(
-            cells["benchmark"], _normalised(cells["task_id"]), cells["model_name"], experiment
-        )
-        if missing := sorted(name for name, cell in cells.items() if not cell):
-            reading.unusable(origin, f"it has no {', '.join(missing)}")
-        elif verdict not in _VERDICTS:
-            raise InputError(
-                f"{origin}: trajectory_success is {verdict[:40]!r}. "
-                f"Write {', '.join(_VERDICTS)} instead."
-            )
-        elif annotator in found.setdefault(run, {}):
+class _Labels:
+    """What annotators say: a row for each annotation, NaN where one was unsure."""
+
+    def __init__(self, files: FileSet, reading: Reading) -> None:
+        import pandas as pd
+
+        rows = []
+        tables = (file for file in files.matching("*.csv") if has_fields(file, _COLUMNS))
+        for origin, row in reading.records(tables, lambda row: True):
+            cells = {name: row[name].strip() for name in _COLUMNS}
+            verdict = cells.pop("trajectory_success")
+            if missing := sorted(name for name, cell in cells.items() if not cell):
+                reading.unusable(origin, f"it has no {', '.join(missing)}")
+            elif verdict not in _VERDICTS:
+                raise InputError(
+                    f"{origin}: trajectory_success is {verdict[:40]!r}. "
+                    f"Write {', '.join(_VERDICTS)} instead."
+                )
+            else:
+                cells |= {name: _normalised(cells[name]) for name in ("task_id", "exp_name")}
+                rows.append({**cells, "verdict": _VERDICTS[verdict], "origin": origin})
+        table = pd.DataFrame(rows, columns=[*_COLUMNS[:-1], "verdict", "origin"])
+        again = table.duplicated(list(_COLUMNS[:-1]))
+        for origin in table.loc[again, "origin"]:
             reading.drop("duplicate", f"{origin} repeats an annotation by the same annotator.")
-        else:
-            found[run][annotator] = _VERDICTS[verdict]
-    return found
+        self.table: pd.DataFrame = table[~again]
+        by_run = self.table.groupby(list(_RUN), sort=False)["verdict"]
+        #: share of a run's annotators who call it a success; NaN where all were unsure
+        self.shares: pd.Series[float] = by_run.mean()
+        several = by_run.nunique()[by_run.count() > 1]
+        if rows:
+            reading.label_facts |= {
+                "annotations": len(self.table),
+                "trajectories_annotated": len(self.shares),
+                "ties": int((self.shares == 0.5).sum()),
+                "disagreement_rate": float((several > 1).mean()) if len(several) else 0.0,
+            }
 
+    def holds(self, run: _Run) -> bool:
+        """Whether a run was annotated."""
+        return run in self.shares.index
 
-def _annotated(record: Record, draft: Draft, annotations: _Annotations) -> _Run | None:
-    """Return the annotated run that a file holds."""
-    named = (text_of(record.get("experiment")), *PurePosixPath(draft.origin.file).parts[-2:-1])
-    benchmark = text_of(record.get("benchmark"))
-    runs = (_Run(benchmark, draft.task_id, draft.agent, _normalised(name)) for name in named)
-    return next((run for run in runs if run in annotations), None)
+    def outcome(self, run: _Run) -> int | None:
+        """Return what most of a run's annotators say; None for a tie, and where all were unsure."""
+        share = self.shares[run]
+        return None if share == 0.5 or math.isnan(share) else int(share > 0.5)
 
-
-def _majority(verdicts: Iterable[int | None]) -> int | None:
-    """Return what most of a trajectory's annotators say."""
-    decided = [verdict for verdict in verdicts if verdict is not None]
-    return None if 2 * sum(decided) == len(decided) else int(2 * sum(decided) > len(decided))
-
-
-def _facts(annotations: Collection[dict[str, int | None]]) -> dict[str, float]:
-    """Count annotations, ties and disagreement; unsure annotators aside."""
-    decided = [[one for one in said.values() if one is not None] for said in annotations]
-    several = [len(set(verdicts)) > 1 for verdicts in decided if len(verdicts) > 1]
-    return {
-        "annotations": sum(map(len, annotations)),
-        "trajectories_annotated": len(annotations),
-        "ties": sum(bool(found) and 2 * sum(found) == len(found) for found in decided),
-        "disagreement_rate": sum(several) / len(several) if several else 0.0,
-    }
-
-
-def _labels_alone(annotations: _Annotations) -> str:
-    facts, tasks = _facts(annotations.values()), {run.task for run in annotations}
-    outcomes = (_majority(said.values()) for said in annotations.values())
-    decided = [outcome for outcome in outcomes if outcome is not None]
-    return (
-        f"there are labels alone, {facts['annotations']:,} annotations of {len(annotations):,} "
-        f"trajectories of {len(tasks):,} tasks ({len(decided):,} with a majority, "
-        f"{facts['ties']:,} ties, success rate {sum(decided) / max(1, len(decided)):.3f}), and "
-        "no trajectory to judge; give the folder of cleaned trajectories "
-        "(cleaned/<benchmark>/<agent>/<experiment>/<task>.json) too."
-    )
+    def alone(self) -> str:
+        """Say what there is where no annotation has its run."""
+        decided = self.shares[self.shares.notna() & (self.shares != 0.5)]
+        return (
+            f"there are labels alone, {len(self.table):,} annotations of {len(self.shares):,} "
+            f"trajectories of {self.table['task_id'].nunique():,} tasks ({len(decided):,} with a "
+            f"majority, {(self.shares == 0.5).sum():,} ties, success rate "
+            f"{(decided > 0.5).mean():.3f}), and no trajectory to judge; give the folder of "
+            "cleaned trajectories (cleaned/<benchmark>/<agent>/<experiment>/<task>.json) too."
+        )

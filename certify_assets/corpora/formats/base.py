@@ -11,9 +11,9 @@ from certify_assets.corpora.formats.files import BrokenFileError, FileSet, Sourc
 from certify_assets.corpora.formats.records import (
     Record,
     Row,
-    json_value,
+    document,
+    inside,
     listed_records,
-    one_object,
     opened,
 )
 from certify_assets.corpora.trajectory import Step
@@ -164,12 +164,12 @@ class Reading(Tally):
         """Count a record that is left out, with what is wrong with it."""
         self.drop("unreadable_record", f"{place} cannot be used: {words}.")
 
-    def agent_in_name(self, file: SourceFile, agent: str, of: str = "file") -> str:
+    def agent_in_name(self, file: str, agent: str, of: str = "file") -> str:
         """Return the agent of a file whose records name none: the option, else that of a name."""
         if given := self.options.get("agent"):
             return str(given)
         words = f"agent {agent!r}, from the {of} name (--option agent=NAME says another)"
-        self.understood(file.name, (words,))
+        self.understood(file, (words,))
         return agent
 
     def chosen(
@@ -192,43 +192,18 @@ class Reading(Tally):
         one = found[0] if found else Judgement(name or "outcome", None)
         return {"outcome": one.value, "outcome_name": one.name}
 
-    def fitting(
-        self, files: Iterable[SourceFile], fits: Callable[[SourceFile], bool]
-    ) -> Iterator[SourceFile]:
-        """Go through the files of the format; count those that are broken or of another."""
+    def documents(
+        self, files: Iterable[SourceFile], fits: Callable[[SourceFile], bool] = lambda file: True
+    ) -> Iterator[tuple[SourceFile, Any]]:
+        """Parse files of one JSON value each; count those that are broken or do not fit."""
         for file in files:
             try:
-                is_ours = fits(file)
+                if fits(file):
+                    yield file, document(file)
+                elif file.name not in self.hashes:
+                    self.other(file.name)
             except BrokenFileError as error:
                 self.drop("file_unreadable", str(error))
-                continue
-            if is_ours:
-                yield file
-            elif file.name not in self.hashes:
-                self.other(file.name)
-
-    def contents(self, files: Iterable[SourceFile]) -> Iterator[tuple[SourceFile, bytes]]:
-        """Read file by file; one that cannot be decompressed is counted as file_unreadable."""
-        for file in files:
-            try:
-                data = file.read()
-            except BrokenFileError as error:
-                self.drop("file_unreadable", str(error))
-            else:
-                yield file, data
-
-    def objects(self, files: Iterable[SourceFile]) -> Iterator[tuple[Origin, Record | str]]:
-        """Parse files of one object each; one that cannot be parsed is a record of no use."""
-        return ((self.origin(file), one_object(data)) for file, data in self.contents(files))
-
-    def documents(self, files: Iterable[SourceFile]) -> Iterator[tuple[SourceFile, Any]]:
-        """Parse files of one JSON value each; what is broken is counted as file_unreadable."""
-        for file, data in self.contents(files):
-            try:
-                yield file, json_value(data)
-            except ValueError as error:
-                said = f"{file.name} cannot be used: {error}; fetch it again."
-                self.drop("file_unreadable", said)
 
     def placed(
         self, file: SourceFile, rows: Iterable[Row]
@@ -258,21 +233,13 @@ class Reading(Tally):
         is_record : callable
             Whether an object is a record of the format; a file that has none is another's.
         under : collection of str
-            Keys under which an object that is no record, such as a page of an API, lists records.
+            Paths under which an object that is no record, such as a page of an API, lists records.
         fields : collection of str
             Columns of Parquet that are read; all where none is named.
         """
         for file in files:
-            try:
-                found = opened(file)
-            except BrokenFileError as error:
-                self.drop("file_unreadable", str(error))
-                continue
-            self.understood(file.name, found.read_as)
-            columns = [name for name in found.names if not fields or name in fields]
-            rows = (row for each in found.rows(columns) for row in _unfolded(each, under))
-            has_records, others = False, list[Origin]()
-            for place, record in self.placed(file, rows):
+            known, has_records, others = file.name in self.hashes, False, list[Origin]()
+            for place, record in self.placed(file, self._rows(file, under, fields)):
                 if isinstance(record, str):
                     self.unusable(place, record)
                 elif is_record(record):
@@ -282,18 +249,21 @@ class Reading(Tally):
                     others.append(place)
             for place in others if has_records else ():
                 self.unusable(place, "it is no record of this format")
-            if others and not has_records:
+            if others and not (has_records or known):
                 self.hashes.pop(file.name)
                 self.other(file.name)
 
-
-def _unfolded(row: Row, under: Collection[str]) -> Iterable[Row]:
-    """Return the records of a page, or the row itself."""
-    record = row[1]
-    if isinstance(record, str) or "id" in record:
-        return [row]
-    lists = [record[key] for key in under if isinstance(record.get(key), list)]
-    return listed_records(item for items in lists for item in items) if lists else [row]
+    def _rows(
+        self, file: SourceFile, under: Collection[str], fields: Collection[str]
+    ) -> Iterator[Row]:
+        found = opened(file)
+        self.understood(file.name, found.read_as)
+        for row in found.rows([name for name in found.names if not fields or name in fields]):
+            page = row[1]
+            held = () if isinstance(page, str) or "id" in page else under
+            lists = [inside(page, *path.split(".")) for path in held]
+            lists = [items for items in lists if isinstance(items, list)]
+            yield from listed_records(item for items in lists for item in items) if lists else [row]
 
 
 Drafts = Iterator[Draft]
@@ -344,13 +314,6 @@ class CorpusFormat:
     label_source: str = "the source's own outcome"
     marks: Mapping[str, float] | None = None
 
-    def recognises(self, file: SourceFile) -> bool:
-        """Whether a file is of this format, as far as it can be read."""
-        try:
-            return self.fits(file)
-        except BrokenFileError:
-            return False
-
 
 def corpus_format(**about: Any) -> Callable[[Reader], CorpusFormat]:
     """Register a function that reads files as the format of its name; see `CorpusFormat`.
@@ -378,11 +341,3 @@ def excerpt(text: str, limit: int) -> str:
         return text
     half = limit // 2
     return f"{text[:half]} [{len(text) - 2 * half} characters cut] {text[-half:]}"
-
-
-def switch(options: Mapping[str, Any], name: str) -> bool:
-    """Return an option that is true or false, false where it is not given."""
-    value = str(options.get(name, False)).lower()
-    if value not in ("true", "false"):
-        raise InputError(f"the option {name} is {options[name]!r}; give true or false.")
-    return value == "true"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePosixPath
+from typing import Any
 
 from certify_assets.corpora.formats.base import (
     Draft,
@@ -20,7 +21,7 @@ from certify_assets.corpora.formats.records import (
     begins,
     inside,
     is_list_of_objects,
-    json_value,
+    mapping,
     text_of,
 )
 
@@ -34,7 +35,7 @@ _EXPORT = (
 
 
 def _fits(file: SourceFile) -> bool:
-    name = _path(file).name
+    name = file.path.name
     if name == _STEPS:
         return any(begins(file, b"{[", key) for key in (b'"obs"', b'"action"'))
     return name == _SUMMARY and begins(file, b"{", b'"n_steps"', b'"cum_reward"')
@@ -49,10 +50,6 @@ def _refusal(file: SourceFile) -> str:
     )
 
 
-def _path(file: SourceFile) -> PurePosixPath:
-    return PurePosixPath(file.plain_name)
-
-
 @corpus_format(
     title="BrowserGym/AgentLab runs as JSON (folders with summary_info.json and steps_info.json)",
     suffixes=(".json", ".pkl"),
@@ -64,25 +61,20 @@ def _path(file: SourceFile) -> PurePosixPath:
 )
 def browsergym(files: FileSet, reading: Reading) -> Drafts:
     """Read the run folders that hold a summary and steps."""
-    summaries = {
-        str(PurePosixPath(origin.file).parent): summary
-        for origin, summary in reading.objects(files.matching(f"*/{_SUMMARY}"))
-    }
+    summaries: dict[str, Record] = {}
+    for file, summary in reading.documents(files.matching(f"*/{_SUMMARY}")):
+        summaries[str(PurePosixPath(reading.origin(file).file).parent)] = mapping(summary)
 
-    def draft(content: Record, origin: Origin) -> Draft:
+    def draft(content: Any, origin: Origin) -> Draft:
         folder = PurePosixPath(origin.file).parent
         summary = summaries.get(str(folder), {})
-        if isinstance(summary, str):
-            raise LeftOutError(f"in its {_SUMMARY}, {summary}")
         if folder.name.startswith("_"):
             said = "is in a folder whose name begins with _: the harness ran it again"
             raise LeftOutError(said, "superseded")
         if summary.get("err_msg") is not None:
             said = f"is of a run that broke down (err_msg in {_SUMMARY})"
             raise LeftOutError(said, "infrastructure_error")
-        if not content:
-            raise LeftOutError(f"is missing: there is no {_STEPS}; {_EXPORT}", "no_trajectory")
-        infos = _infos(content["data"])
+        infos = _infos(content)
         called = _FOLDER.fullmatch(folder.name)
         if not called:
             raise LeftOutError(
@@ -104,25 +96,20 @@ def browsergym(files: FileSet, reading: Reading) -> Drafts:
 
     found: set[str] = set()
     for file in files:
-        name = _path(file).name
+        name = file.path.name
         if file.suffix == ".pkl":
             reading.drop("file_pickle_refused", _refusal(file))
         elif name == _STEPS:
-            found.add(str(_path(file).parent))
-            for _, data in reading.contents([file]):
-                yield from reading.runs([(reading.origin(file), {"data": data})], draft)
+            found.add(str(file.path.parent))
+            for _, content in reading.documents([file]):
+                yield from reading.runs([(reading.origin(file), content)], draft)
         elif name != _SUMMARY:
             reading.other(file.name)
-    # a run without steps may be left out for another reason too
-    missing = (Origin(f"{folder}/{_STEPS}", "") for folder in summaries if folder not in found)
-    yield from reading.runs(((origin, {}) for origin in missing), draft)
+    for folder in sorted(summaries.keys() - found):
+        reading.drop("no_trajectory", f"{folder} has no {_STEPS}; {_EXPORT}.")
 
 
-def _infos(data: bytes) -> list[Record]:
-    try:
-        infos = json_value(data)
-    except ValueError as error:
-        raise LeftOutError(str(error)) from None
+def _infos(infos: Any) -> list[Record]:
     if isinstance(infos, dict):
         raise LeftOutError(
             "it holds one step, as the harness's option save_json leaves it, not the list of "

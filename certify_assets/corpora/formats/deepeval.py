@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from certify_assets.corpora.formats.base import (
     Draft,
@@ -14,6 +12,7 @@ from certify_assets.corpora.formats.base import (
     Origin,
     Reading,
     corpus_format,
+    words,
 )
 from certify_assets.corpora.formats.files import FileSet, SourceFile
 from certify_assets.corpora.formats.messages import from_first, messages_of, steps_of_messages
@@ -21,8 +20,6 @@ from certify_assets.corpora.formats.records import (
     Record,
     begins,
     hashed,
-    listed_records,
-    mapping,
     named,
     objects,
     snake,
@@ -30,7 +27,9 @@ from certify_assets.corpora.formats.records import (
 )
 from certify_assets.corpora.trajectory import Step
 
-_LISTS = ("test_cases", "conversational_test_cases", "test_results")
+_LISTS = words(
+    "testCases test_cases conversationalTestCases conversational_test_cases test_results"
+)
 _MARKS = (
     rb'"(?:testCases|test_cases|test_results)"\s*:',
     rb'"(?:actualOutput|actual_output|turns)"\s*:',
@@ -55,17 +54,15 @@ def _fits(file: SourceFile) -> bool:
 def deepeval(files: FileSet, reading: Reading) -> Drafts:
     """Read one run a test case; attempts are test cases with the same input."""
     draft = partial(_draft, reading=reading)
-    for file, document in reading.documents(reading.fitting(files, _fits)):
-        yield from reading.runs(reading.placed(file, listed_records(_cases(document))), draft)
+    yield from reading.runs(reading.records(files, _is_case, under=_LISTS), draft)
 
 
-def _cases(document: Any) -> Iterator[Record]:
-    found = snake(mapping(document))
-    for name in _LISTS:
-        yield from map(snake, objects(found.get(name)))
+def _is_case(record: Record) -> bool:
+    return not snake(record).keys().isdisjoint(("actual_output", "turns", "metrics_data"))
 
 
-def _draft(case: Record, origin: Origin, reading: Reading) -> Draft:
+def _draft(record: Record, origin: Origin, reading: Reading) -> Draft:
+    case = snake(record)
     metrics = [snake(one) for one in objects(case.get("metrics_data"))]
     turns = messages_of(case.get("turns")) if case.get("turns") else ()
     asked = text_of(case.get("input")) or text_of(case.get("scenario"))

@@ -20,11 +20,15 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
-from certify_assets.errors import InputError, UnreadableFileError
+from certify_assets.errors import InputError
+from certify_assets.files import naming
 from certify_assets.work import WorkStage, under_way
 
-_CHUNK = 1 << 20
-_FILE_BYTES = 256 << 20
+#: how much is read, as a guard against archives that are made to fill memory
+FILE_BYTES = 256 << 20
+ARCHIVE_BYTES = 8 << 30
+ARCHIVE_MEMBERS = 500_000
+_HEADER_BYTES = 1 << 20
 #: what archives raise that are damaged, or made to be
 DAMAGE = (
     tarfile.TarError,
@@ -40,8 +44,9 @@ DAMAGE = (
     OverflowError,
     struct.error,
 )
-_LONGEST = 1 << 20
-_EXTENSIONS = (
+#: what compressed files raise that are damaged
+NOT_GZIP = (gzip.BadGzipFile, EOFError, zlib.error)
+_LONG_HEADERS = (
     tarfile.GNUTYPE_LONGNAME,
     tarfile.GNUTYPE_LONGLINK,
     tarfile.XHDTYPE,
@@ -53,16 +58,7 @@ _ARCHIVES = (*_TARS, ".zip")
 
 
 class BrokenFileError(InputError):
-    """One file cannot be decompressed; it costs that file, not the import."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadLimits:
-    """How much one import may read: guards against archives made to fill memory."""
-
-    file_bytes: int = _FILE_BYTES
-    archive_bytes: int = 8 << 30
-    archive_members: int = 500_000
+    """One file cannot be read; it costs that file, not the import."""
 
 
 @dataclass
@@ -75,7 +71,7 @@ class Tally:
     #: files that are not of the format, with what they are
     others: dict[str, str] = field(default_factory=dict)
     #: what was understood of files that are not as their format has them, with their names
-    read_as: dict[str, list[str]] = field(default_factory=dict)
+    read_as: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def drop(self, reason: str, example: str) -> None:
         """Count one file or record that is left out; `example` is a sentence that names it."""
@@ -89,7 +85,7 @@ class Tally:
     def understood(self, name: str, said: Sequence[str]) -> None:
         """Note what was understood of a file that is not as its format has it."""
         if said:
-            self.read_as.setdefault("; ".join(said), []).append(name)
+            self.read_as.setdefault("; ".join(said), {})[name] = None
 
 
 @dataclass(frozen=True)
@@ -102,33 +98,27 @@ class SourceFile:
     name : str
         Where it was, relative to the path that was given and beginning with that path's last part;
         the same on every machine.
-    size : int
-        Bytes as stored.
     stored : callable
         Opens it as it is stored, for reading from its start.
-    limit : int
-        Bytes that `read` may return.
     """
 
     name: str
-    size: int
-    stored: Callable[[], IO[bytes]]
-    limit: int = _FILE_BYTES
+    stored: Callable[[], Any]
 
     @property
-    def plain_name(self) -> str:
+    def path(self) -> PurePosixPath:
         """The name without .gz."""
-        return _without_gz(self.name)
+        return PurePosixPath(_without_gz(self.name))
 
     @property
     def suffix(self) -> str:
         """Last suffix of the name but .gz, in lower case."""
-        return PurePosixPath(self.plain_name).suffix.lower()
+        return self.path.suffix.lower()
 
     def open(self) -> IO[bytes]:
         """Open the content for reading, decompressed."""
-        stored = self.stored()
-        if self.plain_name == self.name:
+        stored: IO[bytes] = self.stored()
+        if str(self.path) == self.name:
             return stored
         unzipped = gzip.GzipFile(fileobj=stored)
         # a GzipFile closes only a file that it opened itself
@@ -137,66 +127,50 @@ class SourceFile:
 
     def read(self) -> bytes:
         """Return the whole content, decompressed."""
-        if self.size > self.limit:
-            raise too_large(f"{self.name} has {self.size:,} bytes", self.limit)
-        data = self.head(self.limit + 1)
-        if len(data) > self.limit:
-            raise too_large(f"{self.name} has more bytes than that when decompressed", self.limit)
+        data = self.head(FILE_BYTES + 1)
+        if len(data) > FILE_BYTES:
+            raise too_large(self.name, FILE_BYTES)
         return data
 
     def head(self, count: int) -> bytes:
         """Return the first bytes of the content, at most `count`; enough to tell a format."""
         try:
-            with self.open() as stream:
+            with naming(Path(self.name)), self.open() as stream:
                 return stream.read(count)
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        except NOT_GZIP as error:
             raise BrokenFileError(
                 f"{self.name} cannot be decompressed ({error}); fetch it again."
             ) from None
-        except OSError as error:
-            raise self._unreadable(error) from error
 
     def sha256(self) -> str:
         """Return the SHA-256 of the file as it is stored."""
-        digest = hashlib.sha256()
-        try:
-            with self.stored() as stream:
-                while chunk := stream.read(_CHUNK):
-                    digest.update(chunk)
-        except OSError as error:
-            raise self._unreadable(error) from error
-        return digest.hexdigest()
-
-    def _unreadable(self, error: OSError) -> OSError:
-        # what fails in reading, unlike in opening, does not say which file it is of
-        kind = UnreadableFileError if error.filename is None else OSError
-        return kind(error.errno, error.strerror or str(error), self.name)
+        with naming(Path(self.name)), self.stored() as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def too_large(what: str, limit: int) -> InputError:
+def too_large(what: str, limit: int) -> BrokenFileError:
     """Return the error of a file, or of a part of it, that is larger than the limit."""
-    return InputError(f"{what}, the limit is {limit:,}; split it or raise the option max_file_mb.")
+    return BrokenFileError(f"{what} is too large (the limit is {limit:,} bytes); split it.")
 
 
-class SmallHeader(tarfile.TarInfo):
+class _SmallHeader(tarfile.TarInfo):
     """A member's header whose extensions hold at most a megabyte."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> Any:
-        if self.type in _EXTENSIONS and self.size > _LONGEST:
+        if self.type in _LONG_HEADERS and self.size > _HEADER_BYTES:
             raise tarfile.ReadError(
-                f"a header of {self.size:,} bytes, of which {_LONGEST:,} are allowed"
+                f"a header of {self.size:,} bytes, of which {_HEADER_BYTES:,} are allowed"
             )
         return super()._proc_member(archive)  # type: ignore[misc]
 
 
 class _Member(NamedTuple):
-    """One entry of an archive."""
+    """One file, link or device of an archive."""
 
     name: str
-    # folder, file or other
-    kind: str
+    is_regular: bool
     size: int
-    read: Callable[[], bytes]
+    open: Callable[[], IO[bytes] | None]
 
 
 @dataclass(frozen=True)
@@ -211,8 +185,6 @@ class FileSet:
         Suffixes of the files that are read.
     tally : Tally
         Counts what is left out, each time.
-    limits : ReadLimits, optional
-        How much may be read.
     patterns : tuple of str
         Shell patterns, of which a file's name matches one.
     """
@@ -220,7 +192,6 @@ class FileSet:
     paths: Sequence[Path]
     suffixes: Collection[str]
     tally: Tally
-    limits: ReadLimits | None = None
     patterns: tuple[str, ...] = ("*",)
 
     def matching(self, *patterns: str) -> FileSet:
@@ -230,19 +201,15 @@ class FileSet:
     def __iter__(self) -> Iterator[SourceFile]:
         """Go through the files."""
         found = [item for label, path in _labelled(self.paths) for item in self._disk(label, path)]
-        total = sum(path.stat().st_size for _, path in found)
-        with under_way(WorkStage("reading files", total, in_bytes=True)) as stage:
-            for name, path in found:
-                before, size = stage.done, path.stat().st_size
+        sizes = [path.stat().st_size for _, path in found]
+        with under_way(WorkStage("reading files", sum(sizes), in_bytes=True)) as stage:
+            for (name, path), size in zip(found, sizes, strict=True):
+                end = stage.done + size
                 if name.lower().endswith(_ARCHIVES):
                     yield from self._archive(name, path, stage)
                 elif self._of_interest(name):
-                    yield SourceFile(name, size, partial(_open, path), self._limits.file_bytes)
-                stage.done = before + size
-
-    @property
-    def _limits(self) -> ReadLimits:
-        return self.limits or ReadLimits()
+                    yield SourceFile(name, partial(path.open, "rb"))
+                stage.done = end
 
     def _disk(self, label: str, root: Path) -> Iterator[tuple[str, Path]]:
         """Go through the files at a path, in the order of their names."""
@@ -264,49 +231,49 @@ class FileSet:
 
     def _archive(self, label: str, path: Path, stage: WorkStage) -> Iterator[SourceFile]:
         members = _tar if label.lower().endswith(_TARS) else _zip
-        limits, before, total = self._limits, stage.done, 0
+        before, total = stage.done, 0
         try:
             with path.open("rb") as stored:
                 for count, member in enumerate(members(stored), 1):
                     total += max(0, member.size)
-                    if total > limits.archive_bytes or count > limits.archive_members:
+                    if total > ARCHIVE_BYTES or count > ARCHIVE_MEMBERS:
                         raise InputError(
-                            f"{label} unpacks to more than {limits.archive_bytes:,} bytes or "
-                            f"{limits.archive_members:,} members; unpack what you need and import "
-                            "that folder."
+                            f"{label} unpacks to more than {ARCHIVE_BYTES:,} bytes or "
+                            f"{ARCHIVE_MEMBERS:,} members; unpack what you need and import that "
+                            "folder."
                         )
                     name = f"{label}/{member.name}"
-                    if self._safe(name, member):
-                        data = member.read()
-                        if len(data) != member.size:
-                            raise tarfile.ReadError(f"{name} is not as long as its archive says")
-                        stage.done = max(stage.done, before + stored.tell())
-                        yield SourceFile(
-                            name, len(data), partial(io.BytesIO, data), limits.file_bytes
-                        )
+                    if not self._is_readable(name, member) or not (stream := member.open()):
+                        continue
+                    # a member may be longer than it says
+                    data = stream.read(member.size + 1)
+                    if len(data) != member.size:
+                        raise tarfile.ReadError(f"{name} is not as long as its archive says")
+                    stage.done = max(stage.done, before + stored.tell())
+                    yield SourceFile(name, partial(io.BytesIO, data))
         except DAMAGE as error:
             reason = str(error) or type(error).__name__
             self.tally.drop("file_broken_archive", f"{label} is broken ({reason}); fetch it again.")
 
-    def _safe(self, name: str, member: _Member) -> bool:
-        """Say whether a member is a file to read: a regular one, of a wanted kind and size."""
+    def _is_readable(self, name: str, member: _Member) -> bool:
+        """Whether a member is a file to read: a regular one, of a wanted kind and size."""
         inside = PurePosixPath(member.name)
         if inside.is_absolute() or ".." in inside.parts or {"\\", "\0"} & {*member.name}:
             self.tally.drop(
                 "file_unsafe_path", f"{name} leads out of its archive; it was not read."
             )
-        elif member.kind == "other":
+        elif not member.is_regular:
             self._irregular(name)
-        elif member.kind == "file" and name.lower().endswith(_ARCHIVES):
+        elif name.lower().endswith(_ARCHIVES):
             self.tally.drop(
                 "file_nested_archive",
                 f"{name} is an archive inside an archive; unpack the outer one and import its "
                 "folder.",
             )
-        elif member.kind == "file" and self._of_interest(name):
-            if member.size > self._limits.file_bytes:
-                raise too_large(f"{name} has {member.size:,} bytes", self._limits.file_bytes)
-            return True
+        elif self._of_interest(name):
+            if member.size <= FILE_BYTES:
+                return True
+            self.tally.drop("file_unreadable", str(too_large(name, FILE_BYTES)))
         return False
 
     def _of_interest(self, name: str) -> bool:
@@ -320,10 +287,6 @@ class FileSet:
 
     def _irregular(self, name: str) -> None:
         self.tally.drop("file_not_regular", f"{name} is a link or device; links are not followed.")
-
-
-def _open(path: Path) -> IO[bytes]:
-    return path.open("rb")
 
 
 def _without_gz(name: str) -> str:
@@ -344,30 +307,18 @@ def _labelled(paths: Sequence[Path]) -> list[tuple[str, Path]]:
 
 
 def _tar(stored: IO[bytes]) -> Iterator[_Member]:
-    with tarfile.open(fileobj=stored, mode="r|*", tarinfo=SmallHeader) as archive:
+    with tarfile.open(fileobj=stored, mode="r|*", tarinfo=_SmallHeader) as archive:
         for member in archive:
-            kind = "folder" if member.isdir() else "file" if member.isreg() else "other"
-            yield _Member(member.name, kind, member.size, partial(_of_tar, archive, member))
-
-
-def _of_tar(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    stream = archive.extractfile(member)
-    return stream.read() if stream else b""
+            if not member.isdir():
+                read = partial(archive.extractfile, member)
+                yield _Member(member.name, member.isreg(), member.size, read)
 
 
 def _zip(stored: IO[bytes]) -> Iterator[_Member]:
     with zipfile.ZipFile(stored) as archive:
         for member in archive.infolist():
-            # the upper half holds the mode of a Unix file; 0 where the archive was made elsewhere
-            mode = stat.S_IFMT(member.external_attr >> 16)
-            regular = "file" if mode in (0, stat.S_IFREG) else "other"
-            kind = "folder" if member.is_dir() else regular
-            yield _Member(
-                member.filename, kind, member.file_size, partial(_of_zip, archive, member)
-            )
-
-
-def _of_zip(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
-    # one byte more than it says: a member that is longer is not read to its end
-    with archive.open(member) as stream:
-        return stream.read(member.file_size + 1)
+            if not member.is_dir():
+                # the upper half holds the mode of a Unix file; 0 where it was made elsewhere
+                is_regular = stat.S_IFMT(member.external_attr >> 16) in (0, stat.S_IFREG)
+                read = partial(archive.open, member)
+                yield _Member(member.filename, is_regular, member.file_size, read)

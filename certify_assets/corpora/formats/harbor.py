@@ -47,8 +47,7 @@ _AGENTS_OWN = frozenset(
 
 
 def _is_result(file: SourceFile) -> bool:
-    path = PurePosixPath(file.plain_name)
-    return path.name == "result.json" and _INSIDE.isdisjoint(path.parts[-3:-1])
+    return file.path.name == "result.json" and _INSIDE.isdisjoint(file.path.parts[-3:-1])
 
 
 def _fits(file: SourceFile) -> bool:
@@ -75,7 +74,7 @@ def harbor(files: FileSet, reading: Reading) -> Drafts:
     # a trajectory may continue in further files
     more: dict[str, list[tuple[int, Any]]] = {}
     for file, document in reading.documents(files.matching("*/agent/trajectory.cont-*.json")):
-        if match := _NUMBER.search(file.plain_name):
+        if match := _NUMBER.search(file.path.name):
             more.setdefault(_trial(file.name), []).append((int(match[1]), document))
 
     def draft(document: Record, origin: Origin) -> Draft:

@@ -8,24 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.formats.base import (
-    FORMATS,
-    CorpusFormat,
-    Draft,
-    Judgement,
-    Reading,
-    switch,
-)
-from certify_assets.corpora.formats.files import (
-    BrokenFileError,
-    FileSet,
-    ReadLimits,
-    SourceFile,
-    Tally,
-)
+from certify_assets.corpora.formats.base import FORMATS, CorpusFormat, Draft, Judgement, Reading
+from certify_assets.corpora.formats.files import BrokenFileError, FileSet, Tally
 from certify_assets.corpora.formats.gathering import Gathered, StepTexts, gather
 from certify_assets.corpora.formats.outcomes import OUTCOME_OPTIONS, Outcomes
-from certify_assets.corpora.formats.records import DELIMITED, HEAD
+from certify_assets.corpora.formats.records import DELIMITED
 from certify_assets.corpora.imported import ImportFacts
 from certify_assets.errors import InputError
 from certify_assets.tables.delimited import UTF16
@@ -41,7 +28,6 @@ COMMON_OPTIONS: Mapping[str, str] = {
     "keep_unlabelled": "keep runs without an outcome (true or false)",
     "merge_same_instruction": "count tasks with the same instruction as one (true or false)",
     "ids": "fold counts tasks whose names differ only in spelling as one",
-    "max_file_mb": "largest file to read, in megabytes",
     **OUTCOME_OPTIONS,
 }
 _SWITCHES = ("drop_copies", "keep_unlabelled", "merge_same_instruction")
@@ -118,11 +104,10 @@ def gather_corpus(
     roots = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
     if not roots:
         raise InputError("there is no path to import; give files, folders or archives.")
-    limits = _limits(options or {})
-    form = _known(detect_format(roots, limits) if format == "auto" else format)
+    form = _known(detect_format(roots) if format == "auto" else format)
     reading = Reading(options=_options(form, options or {}), judged=judged)
     with closing(StepTexts()) as texts:
-        runs = gather(_drafts(form, roots, reading, limits), name, reading, texts)
+        runs = gather(_drafts(form, roots, reading), name, reading, texts)
         yield runs, _facts(runs, form, roots, reading)
 
 
@@ -149,16 +134,14 @@ def _facts(
         label_source=form.label_source,
         label_facts=dict(sorted(reading.label_facts.items())),
         read_as=tuple(
-            f"{files[0]}{f' and {len(files) - 1} more' if len(files) > 1 else ''} read as: {said}"
+            f"{next(iter(files))}{f' and {len(files) - 1} more' if len(files) > 1 else ''} read as: {said}"
             for said, files in reading.read_as.items()
         ),
     )
 
 
-def _drafts(
-    form: CorpusFormat, roots: Sequence[Path], reading: Reading, limits: ReadLimits
-) -> Iterator[Draft]:
-    drafts = form.read(FileSet(roots, form.suffixes, reading, limits), reading)
+def _drafts(form: CorpusFormat, roots: Sequence[Path], reading: Reading) -> Iterator[Draft]:
+    drafts = form.read(FileSet(roots, form.suffixes, reading), reading)
     if reading.judged:
         yield from map(_with_judgements, drafts)
         return
@@ -191,24 +174,16 @@ def _options(form: CorpusFormat, options: Mapping[str, Any]) -> dict[str, Any]:
             f"format {form.name} has no option {unknown[0]!r}; it has {', '.join(sorted(known))}."
         )
     TableSettings.of({"ids": options.get("ids")})
-    return {
-        key: switch(options, key) if key in _SWITCHES else value for key, value in options.items()
-    }
+    found = dict(options)
+    for name in _SWITCHES:
+        value = str(options.get(name, False)).lower()
+        if value not in ("true", "false"):
+            raise InputError(f"the option {name} is {options[name]!r}; give true or false.")
+        found[name] = value == "true"
+    return found
 
 
-def _limits(options: Mapping[str, Any]) -> ReadLimits:
-    megabytes = str(options.get("max_file_mb", ReadLimits().file_bytes >> 20))
-    if not megabytes.isdecimal() or not 0 < int(megabytes) <= 1 << 20:
-        raise InputError(
-            f"the option max_file_mb is {megabytes!r}; give a whole number of megabytes."
-        )
-    return ReadLimits(
-        file_bytes=int(megabytes) << 20,
-        archive_bytes=max(ReadLimits().archive_bytes, int(megabytes) << 20),
-    )
-
-
-def detect_format(paths: Sequence[Path], limits: ReadLimits | None = None) -> str:
+def detect_format(paths: Sequence[Path]) -> str:
     """Return the name of the one format that fits the files.
 
     Raises
@@ -220,9 +195,8 @@ def detect_format(paths: Sequence[Path], limits: ReadLimits | None = None) -> st
     fitting: dict[str, str] = {}
     # by the sentence without its file, so that many files of one kind give one
     reasons: dict[str, str] = {}
-    suffixes = {suffix for form in FORMATS.values() for suffix in form.suffixes}
     tally, is_empty = Tally(), True
-    for file in FileSet(paths, suffixes, tally, limits):
+    for file in FileSet(paths, {end for form in FORMATS.values() for end in form.suffixes}, tally):
         is_empty = False
         # one file of a format is enough: the others are not opened for it again
         forms = [
@@ -230,13 +204,16 @@ def detect_format(paths: Sequence[Path], limits: ReadLimits | None = None) -> st
             for form in FORMATS.values()
             if form.name not in fitting and file.suffix in form.suffixes
         ]
-        if said := _not_looked_into(file):
+        try:
+            if file.head(2) in UTF16 and file.suffix not in DELIMITED:
+                raise BrokenFileError(f"{file.name} is in UTF-16; save it as UTF-8.")
+            fitting |= {form.name: file.name for form in forms if form.fits(file)}
+            unlike = (form.explain(file) for form in forms if not fitting)
+            said = next(filter(None, unlike), "")
+        except BrokenFileError as error:
+            said = str(error)
+        if said:
             reasons.setdefault(said.replace(file.name, ""), said)
-            continue
-        fitting |= {form.name: file.name for form in forms if form.recognises(file)}
-        for form in forms if not fitting and len(reasons) < _EXPLAINED else ():
-            if said := form.explain(file):
-                reasons.setdefault(said.replace(file.name, ""), said)
     given = ", ".join(map(str, paths))
     if len(fitting) == 1:
         return next(iter(fitting))
@@ -248,20 +225,3 @@ def detect_format(paths: Sequence[Path], limits: ReadLimits | None = None) -> st
         raise InputError(f"there is no file in {given}; check the path.")
     ask = ": " + " ".join(why[:_EXPLAINED]) if why else f". Known are {', '.join(sorted(FORMATS))}."
     raise InputError(f"no known format fits {given}{ask}")
-
-
-def _not_looked_into(file: SourceFile) -> str | None:
-    """Say what no reader looks into: large and broken files, and text in UTF-16."""
-    if file.size > file.limit:
-        return (
-            f"{file.name} has {file.size:,} bytes and was not looked into; raise the option "
-            "max_file_mb or name its format."
-        )
-    try:
-        # all that a format looks at
-        head = file.head(HEAD)
-    except BrokenFileError as error:
-        return str(error)
-    if head[:2] in UTF16 and file.suffix not in DELIMITED:
-        return f"{file.name} is in UTF-16; save it as UTF-8."
-    return None

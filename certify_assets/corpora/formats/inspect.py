@@ -9,7 +9,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import (
@@ -23,11 +23,13 @@ from certify_assets.corpora.formats.base import (
     words,
 )
 from certify_assets.corpora.formats.files import (
+    ARCHIVE_BYTES,
     DAMAGE,
+    FILE_BYTES,
     BrokenFileError,
     FileSet,
-    ReadLimits,
     SourceFile,
+    too_large,
 )
 from certify_assets.corpora.formats.messages import (
     Message,
@@ -41,10 +43,10 @@ from certify_assets.corpora.formats.messages import (
 from certify_assets.corpora.formats.records import (
     Record,
     begins,
+    document,
     hashed,
     inside,
     is_id,
-    json_value,
     listed,
     mapping,
     named,
@@ -107,14 +109,12 @@ def _members(file: SourceFile) -> list[str]:
         raise BrokenFileError(
             f"{file.name} is not a whole zip archive ({said}); fetch it again, or wait for its end."
         ) from None
-    limits, sizes = ReadLimits(), [member.file_size for member in members]
-    if len(members) > limits.archive_members:
-        raise InputError(f"{file.name} has more than {limits.archive_members:,} members; split it.")
-    if max(sizes, default=0) > file.limit or sum(sizes) > max(limits.archive_bytes, file.limit):
-        raise InputError(
-            f"{file.name} unpacks to more than the limit of {file.limit:,} bytes a member or "
-            f"{limits.archive_bytes:,} in all; raise the option max_file_mb."
-        )
+    for size, limit in (
+        (max((member.file_size for member in members), default=0), FILE_BYTES),
+        (sum(member.file_size for member in members), ARCHIVE_BYTES),
+    ):
+        if size > limit:
+            raise too_large(file.name, limit)
     return [member.filename for member in members]
 
 
@@ -239,18 +239,15 @@ def problem_of(error: Exception) -> str:
 
 
 def _read_json(file: SourceFile, path: Path, library: Any) -> tuple[Any, _Samples] | None:
-    try:
-        document = json_value(file.read())
-    except ValueError as error:
-        raise BrokenFileError(f"{file.name} cannot be used: {error}; fetch it again.") from None
-    if not isinstance(document, dict) or not {"eval", "status"} <= document.keys():
+    found = document(file)
+    if not isinstance(found, dict) or not {"eval", "status"} <= found.keys():
         return None
-    mapping(document["eval"]).setdefault("created", _CREATED)
-    for sample in objects(document.get("samples")):
+    mapping(found["eval"]).setdefault("created", _CREATED)
+    for sample in objects(found.get("samples")):
         if isinstance(sample.get("error"), dict):
             sample["error"] = _NO_TRACE | sample["error"]
     # the library refuses a log with half a character, which models may write
-    path.write_bytes(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
+    path.write_bytes(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
     log = _log(file, path, library, resolve_attachments=True)
     samples = ((f"row {row}", _record(one)) for row, one in enumerate(log.samples or [], 1))
     return log, samples
@@ -264,7 +261,7 @@ def _setting(name: str, value: Any) -> str:
 def _drafts(file: SourceFile, log: Any, samples: _Samples, reading: Reading) -> Drafts:
     if note := _UNFINISHED.get(log.status):
         reading.notes[note] += 1
-    stem = PurePosixPath(file.plain_name).stem
+    stem = file.path.stem
     names = naming(log.eval, stem, reading.options.get("agent"))
 
     def draft(sample: Record, place: str) -> Draft:

@@ -26,7 +26,6 @@ from certify_assets.corpora.formats.records import (
     has_fields,
     inside,
     is_id,
-    json_rows,
     listed,
     mapping,
 )
@@ -47,25 +46,15 @@ _PAIR = 2
 )
 def lm_eval(files: FileSet, reading: Reading) -> Drafts:
     """Read one run a document; answers of several filters are judgements of one run."""
-    for file in reading.fitting(files, lambda file: has_fields(file, _FIELDS)):
-        path = PurePosixPath(file.plain_name)
-        match = _NAME.fullmatch(path.name)
-        task = match[1] if match else path.stem
-        agent = reading.agent_in_name(file, path.parent.name or "unknown", of="folder")
-        # a document has a line for each filter of its answers
-        first: dict[str, tuple[Origin, Record]] = {}
-        judgements: dict[str, list[Judgement]] = {}
-        for origin, record in reading.placed(file, json_rows(file)):
-            if isinstance(record, str) or not record.keys() >= _FIELDS:
-                said = record if isinstance(record, str) else "it is no sample"
-                reading.unusable(origin, said)
-                continue
-            name = str(record["doc_id"])
-            first.setdefault(name, (origin, record))
-            judgements.setdefault(name, []).extend(_judgements(record))
-
-        draft = partial(_draft, task=task, agent=agent, judgements=judgements, reading=reading)
-        yield from reading.runs(first.values(), draft)
+    # a document has a line for each filter of its answers
+    judgements: dict[tuple[str, str], list[Judgement]] = {}
+    samples: dict[tuple[str, str], tuple[Origin, Record]] = {}
+    for origin, record in reading.records(files, lambda record: record.keys() >= _FIELDS):
+        document = origin.file, str(record["doc_id"])
+        samples.setdefault(document, (origin, record))
+        judgements.setdefault(document, []).extend(_judgements(record))
+    draft = partial(_draft, judgements=judgements, reading=reading)
+    yield from reading.runs(samples.values(), draft)
 
 
 def _judgements(record: Record) -> Iterator[Judgement]:
@@ -80,14 +69,17 @@ def _draft(
     record: Record,
     origin: Origin,
     *,
-    task: str,
-    agent: str,
-    judgements: Mapping[str, list[Judgement]],
+    judgements: Mapping[tuple[str, str], list[Judgement]],
     reading: Reading,
 ) -> Draft:
     if not is_id(record["doc_id"]):
         raise LeftOutError("its doc_id is no id")
-    said, arguments = judgements[str(record["doc_id"])], _arguments(record["arguments"])
+    path = PurePosixPath(origin.file.removesuffix(".gz"))
+    match = _NAME.fullmatch(path.name)
+    task = match[1] if match else path.stem
+    agent = reading.agent_in_name(origin.file, path.parent.name or "unknown", of="folder")
+    said = judgements[origin.file, str(record["doc_id"])]
+    arguments = _arguments(record["arguments"])
     answer = _answer(record, arguments)
     return Draft(
         task_id=f"{task}/{record['doc_id']}",

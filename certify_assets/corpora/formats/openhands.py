@@ -75,7 +75,7 @@ def _fits(file: SourceFile) -> bool:
 )
 def openhands(files: FileSet, reading: Reading) -> Drafts:
     """Read the runs of every output file, with outcomes from reports."""
-    names = {file.plain_name for file in files.matching("*")}
+    names = {str(file.path) for file in files.matching("*")}
     # a file next to it holds the last attempts, where this one holds one of all attempts
     superseded = {
         name for name in names if _ATTEMPT.search(name) and _ATTEMPT.sub(".jsonl", name) in names
@@ -86,7 +86,7 @@ def openhands(files: FileSet, reading: Reading) -> Drafts:
         for file in files.matching("*"):
             # what is broken is counted where every file is read
             with suppress(BrokenFileError):
-                if file.plain_name not in superseded and _fits(file):
+                if str(file.path) not in superseded and _fits(file):
                     for _, record in json_rows(file):
                         if identity := text_of(inside(record, "instance_id")):
                             yield file.name, task_of(identity)
@@ -98,8 +98,8 @@ def openhands(files: FileSet, reading: Reading) -> Drafts:
             raise LeftOutError("is an attempt before the last", "superseded")
         return _draft(record, origin, reports)
 
-    for file in reading.fitting(files, _fits):
-        yield from reading.runs(reading.placed(file, json_rows(file)), draft)
+    runs = reading.records(files, lambda record: not _REQUIRED.isdisjoint(record))
+    yield from reading.runs(runs, draft)
 
 
 def _draft(record: Record, origin: Origin, reports: Reports) -> Draft:

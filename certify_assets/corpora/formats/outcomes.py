@@ -97,7 +97,7 @@ class Outcomes:
             if len(self._found) == 1 and not self._reading.options.get("keep_unlabelled"):
                 column.require_named(next(iter(self._reading.hashes), ""), "--option")
             for said in column.notes() if files else ():
-                self._reading.read_as.setdefault(said, []).extend(files)
+                self._reading.read_as.setdefault(said, {}).update(files)
 
     def _refusal(self, draft: Draft) -> str:
         name, value = draft.outcome_name, draft.outcome

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from functools import partial
 
 from certify_assets.corpora.formats.base import (
@@ -17,17 +16,14 @@ from certify_assets.corpora.formats.base import (
     Reading,
     corpus_format,
 )
-from certify_assets.corpora.formats.files import FileSet, SourceFile
+from certify_assets.corpora.formats.files import FileSet
 from certify_assets.corpora.formats.messages import value_text
 from certify_assets.corpora.formats.records import (
     JSON,
     Record,
-    Row,
     begins,
     hashed,
     inside,
-    json_rows,
-    listed_records,
     mapping,
     named,
     objects,
@@ -46,14 +42,10 @@ _MODEL_GRADED = re.compile(
 _ERROR = 2
 
 
-def _fits(file: SourceFile) -> bool:
-    return begins(file, b"{", *_MARKS)
-
-
 @corpus_format(
     title="promptfoo results (JSON and JSON lines)",
     suffixes=JSON,
-    fits=_fits,
+    fits=lambda file: begins(file, b"{", *_MARKS),
     label_source="assertions of the tests",
     options={
         **AGENT_OPTION,
@@ -63,22 +55,11 @@ def _fits(file: SourceFile) -> bool:
 def promptfoo(files: FileSet, reading: Reading) -> Drafts:
     """Read one run a result; attempts are results of the same variables."""
     draft = partial(_draft, reading=reading)
-    for file in reading.fitting(files, _fits):
-        yield from reading.runs(reading.placed(file, _rows(file)), draft)
-
-
-def _rows(file: SourceFile) -> Iterator[Row]:
-    for number, record in json_rows(file):
-        results = inside(record, "results", "results")
-        if isinstance(results, list):
-            yield from listed_records(results)
-        else:
-            yield number, record
+    results = reading.records(files, lambda row: row.keys() >= _NEEDED, under=["results.results"])
+    yield from reading.runs(results, draft)
 
 
 def _draft(record: Record, origin: Origin, reading: Reading) -> Draft:
-    if not record.keys() >= _NEEDED:
-        raise LeftOutError("it is no result of promptfoo")
     if record.get("failureReason") == _ERROR:
         raise LeftOutError("ended with an error of the provider", "infrastructure_error")
     provider = mapping(record["provider"])

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import json
 import re
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.files import BrokenFileError, SourceFile, too_large
+from certify_assets.corpora.formats.files import FILE_BYTES, NOT_GZIP, BrokenFileError, SourceFile
 from certify_assets.errors import InputError
-from certify_assets.files import apart_from_0_and_1, unique_keys
+from certify_assets.files import apart_from_0_and_1, parse_json
 from certify_assets.tables.delimited import read_delimited
 from certify_assets.tables.sheets import find_sheet
 from certify_assets.tables.table import refuse_repeated
@@ -30,9 +28,8 @@ SHEETS = (".xlsx", ".xlsm")
 #: what tracing tools export to
 EXPORTS = (*JSON, *DELIMITED, *PARQUET)
 # an object on a line of its own, and the next
-_NEXT_LINE = re.compile(r"\{[^\n]*\n\s*\{")
+_NEXT_LINE = re.compile(rb"\{[^\n]*\n\s*\{")
 _BLANK = b"\xef\xbb\xbf \t\r\n"
-_NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _KEY = re.compile(rb'"([A-Za-z_]{2,40})"\s*:')
 _HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _FIRST_ROWS = 100
@@ -132,32 +129,28 @@ def has_fields(file: SourceFile, *kinds: Collection[str]) -> bool:
     return any(found.issuperset(kind) for kind in kinds)
 
 
-def json_value(data: bytes | str) -> Any:
+def json_value(data: bytes) -> Any:
     """Parse a whole file or line; a ValueError says what is wrong with it."""
     try:
-        return json.loads(data, object_pairs_hook=unique_keys, parse_float=apart_from_0_and_1)
+        return parse_json(data.decode("utf-8-sig"), parse_float=apart_from_0_and_1)
     except json.JSONDecodeError as error:
         raise ValueError(f"it is not JSON ({error.msg})") from None
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
+
+
+def document(file: SourceFile) -> Any:
+    """Parse a file of one JSON value."""
+    try:
+        return json_value(file.read())
     except ValueError as error:
-        # ours begin so; Python's own are of integers alone
-        said = str(error)
-        raise ValueError(
-            said if said.startswith("it has") else "it holds a number that is too long"
-        ) from None
+        raise BrokenFileError(f"{file.name} cannot be used: {error}; fetch it again.") from None
 
 
 def one_object(data: bytes) -> Record | str:
     """Return the object that a file or line holds or, in words, why it holds none."""
-    # other bytes become lone surrogates, which mark their records
-    text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
-    if not text.isascii() and _NOT_UTF8.search(text):
-        return "it is not UTF-8"
     try:
-        return _object(json_value(text))
+        return _object(json_value(data))
     except ValueError as error:
         return str(error)
 
@@ -177,12 +170,10 @@ def json_rows(file: SourceFile) -> Iterator[Row]:
         yield from _lines(file.open(), file)
         return
     data = file.read()
-    if data.lstrip(_BLANK).startswith(b"["):
-        try:
-            yield from listed_records(json_value(data))
-        except ValueError as error:
-            raise BrokenFileError(f"{file.name} cannot be used: {error}; correct it.") from None
-    elif _NEXT_LINE.match(data.lstrip(_BLANK).decode("utf-8", "replace")):
+    start = data.lstrip(_BLANK)
+    if start.startswith(b"["):
+        yield from listed_records(document(file))
+    elif _NEXT_LINE.match(start):
         yield from _lines(io.BytesIO(data), file)
     else:
         yield 1, one_object(data)
@@ -192,11 +183,11 @@ def _lines(stream: Any, file: SourceFile) -> Iterator[Row]:
     number = 0
     try:
         with stream:
-            while line := stream.readline(file.limit):
+            while line := stream.readline(FILE_BYTES):
                 number += 1
                 if line.strip():
                     yield number, one_object(line)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except NOT_GZIP as error:
         raise BrokenFileError(
             f"{file.name} cannot be decompressed after row {number} ({error}); fetch it again."
         ) from None
@@ -260,9 +251,6 @@ def _parquet_rows(file: SourceFile, columns: Collection[str]) -> Iterator[Row]:
     with _parquet(file) as table:
         # one iterator over all groups would hold on to the bytes of every group it has read
         for group in range(table.num_row_groups):
-            size = int(table.metadata.row_group(group).total_byte_size)
-            if size > file.limit:
-                raise too_large(f"{file.name} has a row group of {size:,} bytes", file.limit)
             for batch in table.iter_batches(_BATCH_ROWS, [group], sorted(columns)):
                 for values in batch.to_pylist():
                     number += 1

@@ -22,7 +22,13 @@ from certify_assets.corpora.formats.messages import (
     messages_of,
     steps_of_messages,
 )
-from certify_assets.corpora.formats.records import HEAD, Record, is_list_of_objects, objects
+from certify_assets.corpora.formats.records import (
+    HEAD,
+    Record,
+    is_list_of_objects,
+    mapping,
+    objects,
+)
 from certify_assets.corpora.formats.swe_reports import (
     Reports,
     issue_text,
@@ -38,7 +44,7 @@ _MODEL = re.compile(rb'"model_name_or_path"\s*:\s*"([^"\\]+)"')
 
 
 def _is_run(file: SourceFile) -> bool:
-    return file.plain_name.lower().endswith(_RUNS)
+    return str(file.path).lower().endswith(_RUNS)
 
 
 @corpus_format(
@@ -59,7 +65,7 @@ def swe_agent(files: FileSet, reading: Reading) -> Drafts:
             models[parents(file.name)[0]] = match[1].decode("utf-8", "replace")
 
     def draft(record: Record, origin: Origin) -> Draft:
-        said = record.get("trajectory", record.get("messages"))
+        said = mapping(record).get("trajectory", mapping(record).get("messages"))
         if not isinstance(said, list) or not is_list_of_objects(said):
             raise LeftOutError("it is no object whose trajectory is a list of steps")
         if "trajectory" in record:
@@ -75,7 +81,8 @@ def swe_agent(files: FileSet, reading: Reading) -> Drafts:
         )
         return Draft(task, agent, instruction, steps, reports.outcome(origin.file, task), origin)
 
-    yield from reading.runs(reading.objects(reading.fitting(files, _is_run)), draft)
+    found = reading.documents(files, _is_run)
+    yield from reading.runs(((reading.origin(file), record) for file, record in found), draft)
 
 
 def _task(name: str) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
 from certify_assets.corpora.formats.base import LeftOutError, Reading, words
-from certify_assets.corpora.formats.files import FileSet
-from certify_assets.corpora.formats.records import listed, one_object
+from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
+from certify_assets.corpora.formats.records import listed, mapping
 
 _NEW_ID = re.compile(r"([^/\s]+?)(?:/|__)([^/\s]+?)(?::pr-|_pr-)(\d+)")
 _REPORT_FOLDER = re.compile(r"results|reports?|evaluation|\w*eval_results")
@@ -133,21 +134,11 @@ def _rank(found: tuple[str, _Report]) -> tuple[bool, bool, str]:
 
 def _reports(files: FileSet, reading: Reading) -> Iterator[tuple[str, _Report]]:
     """Go through the reports, each with the folder that it is on."""
-    for file, data in reading.contents(files.matching("*.json")):
-        if b'"resolved' not in data or not data.lstrip().startswith(b"{"):
-            continue
-        document = one_object(data)
-        if isinstance(document, str):
-            reading.origin(file)
-            reading.drop(
-                "file_unreadable",
-                f"{file.name} seems to hold outcomes and cannot be read: {document}; fetch it "
-                "again.",
-            )
-            continue
+    for file in filter(_may_be_report, files.matching("*.json")):
+        reading.origin(file)
+        document = mapping(next((found for _, found in reading.documents([file])), {}))
         resolved = document.get("resolved", document.get("resolved_ids"))
         if isinstance(resolved, list):
-            reading.origin(file)
             counted = [_ids(document[key]) for key in _COUNTED if key in document]
             report = _Report(
                 name=file.name,
@@ -159,6 +150,12 @@ def _reports(files: FileSet, reading: Reading) -> Iterator[tuple[str, _Report]]:
             )
             above = (PurePosixPath(folder) for folder in parents(file.name))
             yield str(next(one for one in above if not _REPORT_FOLDER.fullmatch(one.name))), report
+
+
+def _may_be_report(file: SourceFile) -> bool:
+    with suppress(BrokenFileError):
+        return b'"resolved' in file.read()
+    return False
 
 
 def _ids(values: Any) -> frozenset[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import (
@@ -96,12 +95,12 @@ def taubench_v1(files: FileSet, reading: Reading) -> Drafts:
             repetition=str(record.get("trial")),
         )
 
-    for file, runs in reading.documents(reading.fitting(files, _is_tau)):
+    for file, runs in reading.documents(files, _is_tau):
         domain = reading.options.get("domain") or _domain(file)
         # no record names its agent: the file does, with task range and time stamp
-        stem = _STAMP.sub("", _RANGE.sub("", PurePosixPath(file.name).stem))
+        stem = _STAMP.sub("", _RANGE.sub("", file.path.stem))
         named = re.sub(rf"[-_]{re.escape(domain)}$", "", stem) or stem
-        agent = reading.agent_in_name(file, named)
+        agent = reading.agent_in_name(file.name, named)
         yield from reading.runs(reading.placed(file, listed_records(runs)), draft)
 
 
@@ -155,7 +154,7 @@ def tau2(files: FileSet, reading: Reading) -> Drafts:
             trajectory_id=str(record["id"]),
         )
 
-    for file, document in reading.documents(reading.fitting(files, _is_tau2)):
+    for file, document in reading.documents(files, _is_tau2):
         info, simulations = mapping(document.get("info")), listed(document.get("simulations"))
         if not simulations:
             said = f"{file.name} holds no simulations; save the run as one file."
@@ -169,7 +168,7 @@ def tau2(files: FileSet, reading: Reading) -> Drafts:
             )
         named = (text_of(inside(info, "agent_info", key)) for key in ("implementation", "llm"))
         agent = ":".join(dict.fromkeys(filter(None, named)))
-        agent = agent or reading.agent_in_name(file, PurePosixPath(file.plain_name).stem)
+        agent = agent or reading.agent_in_name(file.name, file.path.stem)
         tasks = {str(task.get("id")): task for task in objects(document.get("tasks"))}
         checked = _tasks_checked(simulations, tasks)
         yield from reading.runs(reading.placed(file, listed_records(simulations)), draft)

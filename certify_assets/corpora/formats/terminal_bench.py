@@ -61,10 +61,6 @@ class _Run(NamedTuple):
     recorded: dict[str, set[_Key]]
 
 
-def _path(file: SourceFile) -> PurePosixPath:
-    return PurePosixPath(file.plain_name)
-
-
 def _keys(folder: PurePosixPath, name: str) -> list[_Key]:
     """Return the keys under which results may name the trial of a folder, its own first."""
     return [(str(above), name) for above in folder.parents]
@@ -72,7 +68,7 @@ def _keys(folder: PurePosixPath, name: str) -> list[_Key]:
 
 def _fits(file: SourceFile) -> bool:
     marks = b'"task_id"', b'"trial_name"'
-    return _path(file).name == _RESULTS and begins(file, b"{", *marks)
+    return file.path.name == _RESULTS and begins(file, b"{", *marks)
 
 
 @corpus_format(
@@ -105,7 +101,7 @@ def terminal_bench(files: FileSet, reading: Reading) -> Drafts:
         if recorded[kind] <= done:
             continue
         for file in files.matching(f"*/{kind}"):
-            folder = _path(file).parent.parent
+            folder = file.path.parent.parent
             keys = _keys(folder, folder.name)
             if keys[0] in done:
                 continue
@@ -142,7 +138,7 @@ def _results(files: FileSet, reading: Reading) -> _Run:
     """Read the results and the agents of runs, and list the terminals."""
     found = _Run({}, {}, {kind: set() for kind in _TERMINALS})
     for file in files:
-        path = _path(file)
+        path = file.path
         kind = "/".join(path.parts[-2:])
         if kind in found.recorded:
             folder = path.parent.parent
@@ -162,7 +158,7 @@ def _results(files: FileSet, reading: Reading) -> _Run:
 
 def _trials(file: SourceFile, document: Record, reading: Reading) -> Iterator[tuple[_Key, _Trial]]:
     """Read the results of a run, or of one trial in its folder; count those without a name."""
-    folder, rows = _path(file).parent, document.get("results")
+    folder, rows = file.path.parent, document.get("results")
     is_run = isinstance(rows, list)
     # a trial that was not checked has no is_resolved
     if not is_run and {"trial_name", "is_resolved"}.isdisjoint(document):
