@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -36,10 +37,8 @@ ARROW_SCHEMA = pa.schema(
     ]
 )
 COLUMNS: tuple[str, ...] = tuple(ARROW_SCHEMA.names)
-# a row group of the file: so many rows, or fewer where their texts are long, however it was read
-_GROUP_ROWS = 4096
-_GROUP_CHARS = 32 << 20
-_AT_ONCE = 256
+#: rows of a row group of the file: all whose texts are in memory at once
+GROUP_ROWS = 128
 SMALL_COLUMNS: tuple[str, ...] = tuple(name for name in COLUMNS if name != "steps")
 
 
@@ -59,30 +58,24 @@ def parquet_bytes(frame: pd.DataFrame) -> bytes:
     """Return a table as Parquet: the same rows in any order give the same bytes."""
     sink = io.BytesIO()
     ordered = frame.sort_values(["task_id", "trajectory_id"])
-    groups = list(row_groups(run_chars(ordered))) or [(0, 0)]
-    tables = (
-        pa.Table.from_pandas(ordered.iloc[start:end], schema=ARROW_SCHEMA, preserve_index=False)
-        for start, end in groups
+    _write_tables(
+        sink,
+        (
+            pa.Table.from_pandas(
+                ordered.iloc[start : start + GROUP_ROWS],
+                schema=ARROW_SCHEMA,
+                preserve_index=False,
+            ).replace_schema_metadata()
+            for start in range(0, max(1, len(ordered)), GROUP_ROWS)
+        ),
     )
-    _write_tables(sink, (table.replace_schema_metadata() for table in tables))
     return sink.getvalue()
 
 
-def row_groups(chars: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Divide rows into row groups by the characters of their texts: (first, after the last)."""
-    first = total = end = 0
-    for end, size in enumerate(chars, 1):
-        total += size
-        if end - first == _GROUP_ROWS or total >= _GROUP_CHARS:
-            yield first, end
-            first, total = end, 0
-    if end > first:
-        yield first, end
-
-
-def write_groups(sink: IO[bytes], groups: Iterable[Sequence[Trajectory]]) -> None:
-    """Write row groups of sorted trajectories, with one group in memory at a time."""
-    _write_tables(sink, map(_table, groups))
+def write_runs(sink: IO[bytes], runs: Iterable[Trajectory]) -> None:
+    """Write sorted trajectories, with the texts of one row group in memory at a time."""
+    rest = iter(runs)
+    _write_tables(sink, map(_table, iter(lambda: list(islice(rest, GROUP_ROWS)), [])))
 
 
 def _write_tables(sink: IO[bytes], tables: Iterable[pa.Table]) -> None:
@@ -90,7 +83,7 @@ def _write_tables(sink: IO[bytes], tables: Iterable[pa.Table]) -> None:
 
     with pq.ParquetWriter(sink, ARROW_SCHEMA, compression="zstd", compression_level=9) as writer:
         for table in tables:
-            writer.write_table(table, row_group_size=_GROUP_ROWS)
+            writer.write_table(table)
 
 
 def read_trajectories(path: Path, *, tasks: Container[str] | None = None) -> pd.DataFrame:
@@ -109,10 +102,9 @@ def read_trajectories(path: Path, *, tasks: Container[str] | None = None) -> pd.
 def read_runs(path: Path) -> Iterator[Trajectory]:
     """Read one trajectory after the other, in the order of the file."""
     for table in read_groups(path):
-        for start in range(0, table.num_rows, _AT_ONCE):
-            for row in table.slice(start, _AT_ONCE).to_pylist():
-                steps = tuple(Step(**step) for step in row.pop("steps"))
-                yield Trajectory(**row, steps=steps)
+        for row in table.to_pylist():
+            steps = tuple(Step(**step) for step in row.pop("steps"))
+            yield Trajectory(**row, steps=steps)
 
 
 def read_columns(path: Path, columns: Sequence[str] = SMALL_COLUMNS) -> pd.DataFrame:
@@ -128,18 +120,8 @@ def read_groups(path: Path, columns: Sequence[str] = COLUMNS) -> Iterator[pa.Tab
     with pq.ParquetFile(path) as file:
         # an iterator over all groups would hold on to every group that it has read
         for group in counted("going through the runs", range(file.num_row_groups)):
-            for batch in file.iter_batches(
-                batch_size=_GROUP_ROWS, row_groups=[group], columns=list(columns)
-            ):
-                yield pa.Table.from_batches([batch]).select(columns).cast(_schema(columns))
-
-
-def run_chars(frame: pd.DataFrame) -> list[int]:
-    """Return the characters of each run: instruction, actions and observations."""
-    return [
-        len(instruction) + sum(len(step["action"]) + len(step["observation"]) for step in steps)
-        for instruction, steps in zip(frame["instruction"], frame["steps"], strict=True)
-    ]
+            table = file.read_row_group(group, columns=list(columns))
+            yield table.select(columns).cast(_schema(columns))
 
 
 def _frame(table: pa.Table) -> pd.DataFrame:

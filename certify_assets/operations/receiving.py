@@ -370,20 +370,18 @@ def _parts(runs: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 def _write(sink: IO[bytes], *, gathered: Gathered, rows: pd.DataFrame) -> None:
     """Write whole runs under the ids that they have now, without outcomes."""
-    from certify_assets.corpora.schema import row_groups, write_groups
+    from certify_assets.corpora.schema import write_runs
 
     named = rows[["place", "trajectory_id", "attempt"]].to_numpy(object).tolist()
-    sizes = (gathered.chars(place) for place, _, _ in named)
-    groups = (
-        [
+    write_runs(
+        sink,
+        (
             replace(
                 gathered.trajectory(place), trajectory_id=name, attempt=int(attempt), outcome=None
             )
-            for place, name, attempt in named[start:end]
-        ]
-        for start, end in row_groups(sizes)
+            for place, name, attempt in named
+        ),
     )
-    write_groups(sink, groups)
 
 
 def undo_batch(corpus: Corpus, batch: str) -> None:

@@ -20,7 +20,7 @@ def test_neither_pieces_nor_memory_change_the_bytes(
     rows = [rebench_row(f"org__name-{row % 3}", row % 2, row, None) for row in range(12)]
     path = save_parquet(tmp_path / "runs.parquet", rows)
     frame = import_corpus(path, name="c").frame
-    for name, value, groups in (("_IN_MEMORY", 1, 1), ("_GROUP_ROWS", 5, 3)):
+    for name, value, groups in (("_IN_MEMORY", 1, 1), ("GROUP_ROWS", 5, 3)):
         monkeypatch.setattr(schema if groups > 1 else gathering, name, value)
         sink = io.BytesIO()
         with gather_corpus(path, name="c") as (runs, _):

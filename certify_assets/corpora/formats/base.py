@@ -333,11 +333,3 @@ def corpus_format(**about: Any) -> Callable[[Reader], CorpusFormat]:
 def words(text: str) -> tuple[str, ...]:
     """Return the words of a text."""
     return tuple(text.split())
-
-
-def excerpt(text: str, limit: int) -> str:
-    """Keep the two ends of a long text, with the number of characters between them."""
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]} [{len(text) - 2 * half} characters cut] {text[-half:]}"

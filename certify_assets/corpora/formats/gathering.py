@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, LeftOutError, Reading, excerpt
+from certify_assets.corpora.formats.base import Draft, LeftOutError, Reading
 from certify_assets.corpora.trajectory import (
     Step,
     Trajectory,
@@ -33,14 +33,6 @@ _SHOWN = 60
 NO_INSTRUCTION = "runs have no instruction"
 
 
-class Place(NamedTuple):
-    """Where the texts of a run wait, and their characters."""
-
-    start: int
-    size: int
-    chars: int
-
-
 class StepTexts:
     """Instructions and steps, in memory or, where there are many, in a file."""
 
@@ -49,22 +41,21 @@ class StepTexts:
         self._file: Any = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
         self._end = 0
 
-    def put(self, instruction: str, steps: Sequence[Step]) -> Place:
-        """Keep the texts of one run."""
+    def put(self, instruction: str, steps: Sequence[Step]) -> tuple[int, int]:
+        """Keep the texts of one run; return where they begin and end."""
         texts = [instruction, *(text for step in steps for text in (step.action, step.observation))]
-        # JSON keeps lone surrogates, which no encoding to UTF-8 does
-        data = json.dumps(texts).encode("ascii")
+        start = self._end
         with naming(Path(tempfile.gettempdir())):
-            self._file.seek(self._end)
-            self._file.write(data)
-        place = Place(self._end, len(data), sum(map(len, texts)))
-        self._end += len(data)
-        return place
+            self._file.seek(start)
+            # JSON keeps lone surrogates, which no encoding to UTF-8 does
+            self._end += self._file.write(json.dumps(texts).encode("ascii"))
+        return start, self._end
 
-    def get(self, place: Place) -> tuple[str, tuple[Step, ...]]:
+    def get(self, place: tuple[int, int]) -> tuple[str, tuple[Step, ...]]:
         """Return the texts of one run."""
-        self._file.seek(place.start)
-        instruction, *rest = json.loads(self._file.read(place.size))
+        start, end = place
+        self._file.seek(start)
+        instruction, *rest = json.loads(self._file.read(end - start))
         return instruction, tuple(map(Step, rest[::2], rest[1::2]))
 
     def close(self) -> None:
@@ -79,7 +70,7 @@ class Run(NamedTuple):
     trajectory_id: str
     attempt: int
     draft: Draft
-    place: Place
+    place: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -94,17 +85,11 @@ class Gathered:
         """Go through the runs."""
         return map(self.trajectory, counted("comparing the runs", range(len(self.rows))))
 
-    def chars(self, place: int) -> int:
-        """Return the number of characters of the run of one of the rows."""
-        return self.rows[place].place.chars
-
     def write(self, sink: IO[bytes]) -> None:
         """Write the runs as Parquet."""
-        from certify_assets.corpora.schema import row_groups, write_groups
+        from certify_assets.corpora.schema import write_runs
 
-        places = range(len(self.rows))
-        groups = row_groups(map(self.chars, counted("writing the runs", places)))
-        write_groups(sink, (list(map(self.trajectory, places[slice(*ends)])) for ends in groups))
+        write_runs(sink, map(self.trajectory, counted("writing the runs", range(len(self.rows)))))
 
     def tasks(self) -> int:
         """Count the tasks."""
@@ -185,7 +170,7 @@ def _spelled(kept: Sequence[Draft], reading: Reading) -> dict[str, str]:
 
 def _kept(
     drafts: Iterable[Draft], reading: Reading, texts: StepTexts
-) -> Iterator[tuple[Draft, Place]]:
+) -> Iterator[tuple[Draft, tuple[int, int]]]:
     """Leave out what cannot be used, what has no label, and copies; put the texts aside.
 
     The hash of its words stands for the instruction of a draft.
@@ -239,13 +224,18 @@ def _require_own_task(
 
 
 def _bounded(steps: Sequence[Step], reading: Reading) -> Sequence[Step]:
-    if all(max(len(step.action), len(step.observation)) <= _LONGEST_TEXT for step in steps):
-        return steps
-    reading.notes[f"the middle of texts longer than {_LONGEST_TEXT:,} characters, by run"] += 1
-    return [
-        Step(excerpt(step.action, _LONGEST_TEXT), excerpt(step.observation, _LONGEST_TEXT))
-        for step in steps
-    ]
+    found = [Step(_excerpt(step.action), _excerpt(step.observation)) for step in steps]
+    if found != [*steps]:
+        reading.notes[f"the middle of texts longer than {_LONGEST_TEXT:,} characters, by run"] += 1
+    return found
+
+
+def _excerpt(text: str) -> str:
+    """Keep the two ends of a long text, with the number of characters between them."""
+    half = _LONGEST_TEXT // 2
+    if len(text) <= _LONGEST_TEXT:
+        return text
+    return f"{text[:half]} [{len(text) - 2 * half} characters cut] {text[-half:]}"
 
 
 def _require_one_label(draft: Draft, original: Draft) -> None:

@@ -138,7 +138,7 @@ def _attempt(value: Any) -> int | None:
     text = _identity(value)
     if text is None:
         return None
-    if not text.removesuffix(".0").isdecimal() or len(text) > 10:
+    if not text.removesuffix(".0").isdecimal() or len(text) > 9:
         raise LeftOutError(f"its attempt is {str(value)[:40]!r}, not a number from 0")
     return int(text.removesuffix(".0"))
 

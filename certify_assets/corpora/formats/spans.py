@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import Origin
@@ -122,7 +121,6 @@ _STARTS = ("start_time_unix_nano", "start_time", "timestamp")
 _FAILED = ("ERROR", "2")
 # levels of a message, far more than any convention has and far fewer than Python's limit
 _DEEPEST = 64
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class SpanEvent(NamedTuple):
@@ -170,7 +168,7 @@ class Span:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Assessment:
     """What someone or something said of a trace.
 
@@ -199,15 +197,14 @@ def nanoseconds(value: Any) -> int:
 
     A time without a zone is UTC; what is no time is 0.
     """
-    if isinstance(value, str) and not value.isdecimal():
-        try:
-            value = datetime.fromisoformat(value.strip())
-        except ValueError:
-            return 0
-    if isinstance(value, datetime):
-        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
-        return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
-    return int(value) if str(value).isdecimal() and len(str(value)) < 25 else 0
+    import pandas as pd
+
+    if str(value).isdecimal():
+        return int(str(value)[:24])
+    try:
+        return int(max(0, pd.Timestamp(value).value))
+    except (TypeError, ValueError):
+        return 0
 
 
 def span_of(

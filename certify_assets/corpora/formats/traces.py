@@ -12,7 +12,6 @@ under names of `spans.NAMES`, and assessments. The runs follow::
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -34,7 +33,7 @@ from certify_assets.corpora.formats.transcript import Trace, transcript
 from certify_assets.errors import InputError
 from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.settings import words_of
-from certify_assets.tables.table import number_of, word_of
+from certify_assets.tables.table import name_of, number_of
 
 Said = Iterator[Span | Assessment]
 
@@ -84,9 +83,7 @@ def drafts_of_traces(
         elif found.span_id:
             spans.setdefault(found.trace_id, []).append(found)
         else:
-            known = about.setdefault(found.trace_id, {})
-            for name, value in found.attributes.items():
-                known.setdefault(name, value)
+            about[found.trace_id] = {**found.attributes, **about.get(found.trace_id, {})}
     traces = {span.span_id: trace_id for trace_id in spans for span in spans[trace_id]}
     of_trace: dict[str, list[Assessment]] = {}
     for one in assessments:
@@ -124,21 +121,22 @@ def _draft(trace: Trace, labels: _Labels, reading: Reading) -> Draft:
     task, agent = _task(trace, instruction, reading), _agent(trace, reading)
     attempt = _named(trace, "attempt", reading) or ""
     judgements = labels.judgements(trace) if reading.judged else ()
+    label = Judgement("outcome", None)
     try:
-        outcome, label, source = (None, "outcome", "") if judgements else labels.of_trace(trace)
-        key = f"labels_from_{source or 'unknown'}"
-        reading.label_facts[key] = reading.label_facts.get(key, 0) + 1
+        if not judgements:
+            label = labels.outcome(trace)
+            key = f"labels_from_{label.source or 'unknown'}"
+            reading.label_facts[key] = reading.label_facts.get(key, 0) + 1
     except LeftOutError as left:
         if left.reason != "no_label" or not reading.options.get("keep_unlabelled"):
             raise
-        outcome, label = None, "outcome"
     return Draft(
         task_id=task,
         agent=agent,
         instruction=instruction,
         steps=steps,
-        outcome=outcome,
-        outcome_name=label,
+        outcome=label.value,
+        outcome_name=label.name,
         origin=trace.origin,
         trajectory_id=trace.trace_id,
         attempt=int(attempt) if attempt.isdecimal() and len(attempt) < 10 else None,
@@ -156,12 +154,7 @@ def _named(trace: Trace, thing: str, reading: Reading) -> str | None:
         # often only the calls of its model name it; those of tools name other tasks
         levels = [{**trace.inner, **trace.whole}]
     found = (level[name] for level in levels for name in names if name in level)
-    value = next(found, None)
-    if isinstance(value, float) and math.isfinite(value) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        return None
-    return str(value).strip() or None
+    return (name_of(next(found, None)) or "").strip() or None
 
 
 def _task(trace: Trace, instruction: str, reading: Reading) -> str:
@@ -169,7 +162,7 @@ def _task(trace: Trace, instruction: str, reading: Reading) -> str:
         if named := _named(trace, "task", reading):
             return named
         if not (reading.judged and instruction.strip()):
-            return _unnamed(trace, "task", reading)
+            raise _unnamed(trace, "task", reading)
         reading.notes["runs without a task, of which those with the same input are one"] += 1
     if not instruction.strip():
         raise LeftOutError("names no task: it has no input; name an attribute instead", "no_task")
@@ -177,23 +170,23 @@ def _task(trace: Trace, instruction: str, reading: Reading) -> str:
 
 
 def _agent(trace: Trace, reading: Reading) -> str:
-    found = _named(trace, "agent", reading)
+    found = _named(trace, "agent", reading) or ""
     if found and not found.startswith("unknown_service"):
         return found
-    if constant := reading.options.get("agent"):
-        return str(constant)
-    asked = reading.options.get("agent_attribute")
-    return _unnamed(trace, "agent", reading) if asked else "unknown"
+    constant = reading.options.get("agent")
+    if not constant and reading.options.get("agent_attribute"):
+        raise _unnamed(trace, "agent", reading)
+    return str(constant or "unknown")
 
 
-def _unnamed(trace: Trace, name: str, reading: Reading) -> str:
+def _unnamed(trace: Trace, name: str, reading: Reading) -> LeftOutError:
     asked = reading.options.get(f"{name}_attribute")
     missing = f"it has no attribute {asked!r}, only" if asked else "its attributes are"
     same = ", or count traces with the same input as one task with task_attribute=input"
     there = sorted(
         name for name, value in trace.whole.items() if not isinstance(parsed(value), dict)
     )
-    raise LeftOutError(
+    return LeftOutError(
         f"names no {name}: {missing} {', '.join(there[:_MOST_NAMES]) or 'no attribute'}; name one "
         f"with --option {name}_attribute=NAME{same if name == 'task' else ''}",
         f"no_{name}",
@@ -214,8 +207,11 @@ class _Labels:
         self._sources = set[str]() if "any" in chosen else chosen
         self._settings = outcome_settings(options)
 
-    def of_trace(self, trace: Trace) -> tuple[Any, str, str]:
-        """Return the label of a trace, its name and its source."""
+    def outcome(self, trace: Trace) -> Judgement:
+        """Return the label of a trace."""
+        attribute = trace.whole.get(self._name, trace.inner.get(self._name))
+        if self._is_attribute and attribute is not None:
+            return self._agreed(self._name, [Assessment("", self._name, (attribute,), "attribute")])
         accepted = [
             one for one in trace.assessments if not self._sources or one.source in self._sources
         ]
@@ -225,59 +221,56 @@ class _Labels:
                 f"the trace {trace.trace_id} has {len(names)} labels ({', '.join(names)}); "
                 "name the one that is the outcome with --option label=NAME."
             )
-        named = [one for one in accepted if one.name == (self._name or one.name)]
-        attribute = trace.whole.get(self._name, trace.inner.get(self._name))
-        if self._is_attribute and attribute is not None:
-            return self._agreed(self._name, [(attribute, "attribute")])
-        if not named:
-            raise LeftOutError(self._missing(trace.assessments), "no_label")
-        # what is said of the whole goes before what is said of a part
-        whole = self._of_whole(trace, named)
-        return self._agreed(named[0].name, [(self._value(one), one.source) for one in whole])
+        if named := [one for one in accepted if self._name in ("", one.name)]:
+            return self._agreed(named[0].name, _of_whole(trace, named))
+        there = sorted(
+            {f"{one.name} ({one.source or 'source unknown'})" for one in trace.assessments}
+        )
+        raise LeftOutError(
+            f"has no label {self._name!r} from {' or '.join(sorted(self._sources)) or 'any source'}, "
+            f"only {', '.join(there) or 'none'}; choose with --option label=NAME and "
+            "label_sources=SOURCE, or keep such traces with the option keep_unlabelled",
+            "no_label",
+        )
 
     def judgements(self, trace: Trace) -> tuple[Judgement, ...]:
         """Return all that is said of a trace as a whole, or of its parts where nothing else is."""
-        whole = self._of_whole(trace, trace.assessments)
-        return tuple(Judgement(one.name, self._value(one), one.source) for one in whole)
+        whole = _of_whole(trace, trace.assessments)
+        return tuple(Judgement(one.name, next(_given(one), None), one.source) for one in whole)
 
-    def _of_whole(self, trace: Trace, said: Sequence[Assessment]) -> Sequence[Assessment]:
-        roots = {"", *(span.span_id for span in trace.roots)}
-        return [one for one in said if one.span_id in roots] or said
-
-    def _value(self, said: Assessment) -> Any:
-        settings = self._settings
-        found = [value for value in said.values if value not in (None, "")]
-        first: list[Any] = []
-        if settings.threshold is not None:
-            first = [value for value in found if number_of(value) is not None]
-        elif named := {*map(word_of, (*settings.success, *settings.failure))}:
-            first = [value for value in found if word_of(value) in named]
-            first += [value for value in found if number_of(value) is None]
-        return next(iter([*first, *found]), None)
-
-    def _missing(self, assessments: Collection[Assessment]) -> str:
-        wanted = " or ".join(sorted(self._sources))
-        label = f"label {self._name!r}" if self._name else "label"
-        found = sorted({f"{one.name} ({one.source or 'source unknown'})" for one in assessments})
-        return f"has no {label}{f' from {wanted}' if wanted else ''}" + (
-            f", only {', '.join(found)}; choose with --option label=NAME and label_sources=SOURCE"
-            if found
-            else "; keep such traces with the option keep_unlabelled"
-        )
-
-    def _agreed(self, name: str, said: list[tuple[Any, str]]) -> tuple[Any, str, str]:
+    def _agreed(self, name: str, said: Sequence[Assessment]) -> Judgement:
         column = OutcomeColumn(name, self._settings)
-        read = {
-            None if isinstance(value, Unclear) else column.read(value): value for value, _ in said
-        }
-        read.pop(-1, None)
-        if not read:
+
+        def read(value: Any) -> int | None:
+            return None if isinstance(value, Unclear) else column.read(value)
+
+        are_words = bool(self._settings.success or self._settings.failure)
+        # by its outcome, which is None where it is not understood and refuses the import
+        values: dict[int | None, Any] = {}
+        for one in said:
+            given = [*_given(one)]
+            if are_words:
+                given.sort(key=lambda value: number_of(value) is not None)
+            first = next(iter(given), None)
+            value = next((value for value in given if read(value) is not None), first)
+            values.setdefault(read(value), value)
+        values.pop(-1, None)
+        if not values:
             raise LeftOutError("has a label without a value", "no_label")
-        if len(read) > 1 and None not in read:
+        if len(values) > 1 and None not in values:
             raise LeftOutError(
                 f"has {len(said)} labels that contradict each other; keep the right one",
                 "contradictory_labels",
             )
-        # one that is not understood refuses the import
-        value = read.get(None, next(iter(read.values())))
-        return value, name, "+".join(sorted({source for _, source in said}))
+        sources = "+".join(sorted({one.source for one in said}))
+        return Judgement(name, values.get(None, next(iter(values.values()))), sources)
+
+
+def _given(said: Assessment) -> Iterator[Any]:
+    return (value for value in said.values if value not in (None, ""))
+
+
+def _of_whole(trace: Trace, said: Sequence[Assessment]) -> Sequence[Assessment]:
+    """Return what is said of the whole, or of parts where nothing else is said."""
+    roots = {"", *(span.span_id for span in trace.roots)}
+    return [one for one in said if one.span_id in roots] or said
