@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 #: the score that carries a verdict; it is that of the scorer certify/certified
 SCORE: Final = "certified"
+METRICS: Final = ("decided_share", "certified_error_bound")
 _PASSED: Final = {"release": "C", "reject": "I"}
 
 
@@ -110,12 +111,10 @@ def write_verdicts(
         metadata={"certificate_sha256": hashes},
     )
     written = unchanged = 0
-    found: list[SampleVerdict] = []
     for sample in log.samples or []:
         verdict = verdicts.get(names.run(sample))
         if verdict is None:
             continue
-        found.append(verdict)
         fields = verdict_fields(verdict, certificates)
         before = (sample.scores or {}).get(SCORE)
         if before is not None and before.metadata == fields["metadata"]:
@@ -126,7 +125,7 @@ def write_verdicts(
         written += 1
     if not written and out == path:
         return EditCounts(written, unchanged)
-    _summarise(log, found, certificates)
+    _summarise(log, library)
     with tempfile.TemporaryDirectory(prefix="certify-inspect-") as folder:
         copy = Path(folder) / f"log{path.suffix}"
         library.write_eval_log(log, copy)
@@ -134,31 +133,17 @@ def write_verdicts(
     return EditCounts(written, unchanged)
 
 
-def _summarise(
-    log: Any, verdicts: Sequence[SampleVerdict], certificates: Sequence[Certificate]
-) -> None:
-    """Put the metrics of the verdicts in the header, as the scorer would."""
-    from inspect_ai.log import EvalMetric, EvalResults, EvalScore, EvalSpec
+def _summarise(log: Any, library: Any) -> None:
+    """Put the metrics of the verdicts in the header; leave those of other scores as they are."""
+    from inspect_ai.log import EvalResults, EvalSpec
     from pydantic import TypeAdapter
 
-    runs, decisions = len(verdicts), [one.decision for one in verdicts if one.decision in _PASSED]
-    alphas = [item.alpha for item in certificates if item.side in decisions]
-    figures = {
-        "decided_share": len(decisions) / max(1, runs),
-        "certified_error_bound": max(alphas, default=math.nan),
-    }
-    metrics = {
-        name: EvalMetric(name=f"certify/{name}", value=value) for name, value in figures.items()
-    }
-    own = EvalScore(
-        name=SCORE, scorer=SCORE, scored_samples=runs, unscored_samples=0, metrics=metrics
-    )
-    log.results = log.results or EvalResults(total_samples=runs, completed_samples=runs)
-    log.results.scores = [one for one in log.results.scores if one.scorer != SCORE] + [own]
     others = [one for one in log.eval.scorers or [] if one.name != SCORE]
-    named = [{"name": metric.name} for metric in metrics.values()]
-    # Inspect computes its metrics again by what the header names
+    figures = [one for one in (log.results.scores if log.results else []) if one.scorer != SCORE]
     kind: Any = EvalSpec.model_fields["scorers"].annotation
-    log.eval.scorers = others + TypeAdapter(kind).validate_python(
-        [{"name": SCORE, "metrics": named}]
-    )
+    metrics = [{"name": f"certify/{name}"} for name in METRICS]
+    log.eval.scorers = TypeAdapter(kind).validate_python([{"name": SCORE, "metrics": metrics}])
+    log.results = log.results or EvalResults()
+    library.recompute_metrics(log)
+    log.eval.scorers = [*others, *log.eval.scorers]
+    log.results.scores = [*figures, *log.results.scores]

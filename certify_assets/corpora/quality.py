@@ -90,9 +90,8 @@ def validate_runs(
             store_backend_defaults=config.InMemoryStoreBackendDefaults(),
         ),
     )
-    suite = context.suites.add(
-        gx.ExpectationSuite(name="runs", expectations=_expectations(gx, certifying, alpha))
-    )
+    stated = _expectations(gx, certifying, alpha)
+    suite = context.suites.add(gx.ExpectationSuite(name="runs", expectations=stated))
     batch = (
         context.data_sources.add_pandas("corpus")
         .add_dataframe_asset("runs")
@@ -109,48 +108,41 @@ def validate_runs(
         )
     )
     (found,) = checkpoint.run(batch_parameters={"dataframe": runs}).run_results.values()
-    results = sorted(found.results, key=lambda item: item.expectation_config.meta["place"])
-    return [_expectation(item) for item in results]
+    order = [(one.column, one.description) for one in stated]
+    return sorted(
+        map(_expectation, found.results), key=lambda one: order.index((one.column, one.expected))
+    )
 
 
 def _expectations(gx: Any, certifying: Sequence[str], alpha: float) -> list[Any]:
     from great_expectations.expectations.row_conditions import Column
 
     column: Any = Column
-    needed = n_min(alpha, _DELTA / WHOLE_SHARE)
+    make, needed = gx.expectations, n_min(alpha, _DELTA / WHOLE_SHARE)
     names = " and ".join(name.upper() for name in certifying)
-    unique = "ExpectColumnValuesToBeUnique"
-    among = "ExpectColumnValuesToBeInSet"
-    stated: list[tuple[str, str, dict[str, Any]]] = [
+    return [
         *(
-            ("ExpectColumnValuesToNotBeNull", "No value is missing.", {"column": name})
+            make.ExpectColumnValuesToNotBeNull(column=name, description="No value is missing.")
             for name in _REQUIRED
         ),
-        (unique, "Every run has an id of its own.", {"column": "trajectory_id"}),
-        (
-            among,
-            "Every known outcome is 0 or 1.",
-            {"column": "outcome", "value_set": [0, 1]},
+        make.ExpectColumnValuesToBeUnique(
+            column="trajectory_id", description="Every run has an id of its own."
         ),
-        (unique, "No two runs have the same texts.", {"column": "texts"}),
-        (
-            among,
-            "Every task is in one split.",
-            {"column": "splits_of_task", "value_set": [1]},
+        make.ExpectColumnValuesToBeInSet(
+            column="outcome", value_set=[0, 1], description="Every known outcome is 0 or 1."
         ),
-        (
-            "ExpectColumnUniqueValueCountToBeBetween",
-            f"{names} together have the {needed} tasks that α = {alpha:g} needs.",
-            {
-                "column": "task_id",
-                "min_value": needed,
-                "row_condition": column("split").is_in(list(certifying)),
-            },
+        make.ExpectColumnValuesToBeUnique(
+            column="texts", description="No two runs have the same texts."
         ),
-    ]
-    return [
-        getattr(gx.expectations, name)(**arguments, description=expected, meta={"place": place})
-        for place, (name, expected, arguments) in enumerate(stated)
+        make.ExpectColumnValuesToBeInSet(
+            column="splits_of_task", value_set=[1], description="Every task is in one split."
+        ),
+        make.ExpectColumnUniqueValueCountToBeBetween(
+            column="task_id",
+            min_value=needed,
+            row_condition=column("split").is_in(list(certifying)),
+            description=f"{names} together have the {needed} tasks that α = {alpha:g} needs.",
+        ),
     ]
 
 

@@ -33,11 +33,8 @@ from certify_assets.corpora.formats.files import (
 )
 from certify_assets.corpora.formats.messages import (
     Message,
-    arguments_text,
-    calls_text,
     from_first,
-    joined,
-    message_text,
+    messages_of,
     steps_of_messages,
 )
 from certify_assets.corpora.formats.records import (
@@ -51,7 +48,6 @@ from certify_assets.corpora.formats.records import (
     mapping,
     named,
     objects,
-    text_of,
 )
 from certify_assets.errors import InputError
 
@@ -312,48 +308,18 @@ def _drafts(file: SourceFile, log: Any, samples: _Samples, reading: Reading) -> 
 
 def _spoken(sample: Record) -> list[Message]:
     """Return what was said from the agent's first word on: what came before repeats the input."""
-    messages = [_message(message) for message in objects(sample.get("messages"))]
-    spoken = [*from_first(messages, "assistant", "tool")]
+    spoken = [*from_first(messages_of(sample.get("messages")), "assistant", "tool")]
     if not any(message.role == "assistant" for message in spoken):
         answers = objects(inside(sample, "output", "choices"))[:1]
-        given = (mapping(answer.get("message")) for answer in answers)
-        spoken += [_message(answer)._replace(role="assistant") for answer in given if answer]
+        spoken += messages_of([answer.get("message") for answer in answers], "assistant")
     return spoken
 
 
 def _asked(asked: Any, choices: Any) -> str:
-    if isinstance(asked, list):
-        asked = "\n".join(
-            message_text(message.get("content"))
-            for message in objects(asked)
-            if message.get("role") == "user"
-        )
+    texts = [message.text for message in messages_of(asked) if message.role == "user"]
     options = [choice for choice in listed(choices) if isinstance(choice, str)][:26]
     lettered = (f"({chr(ord('A') + number)}) {choice}" for number, choice in enumerate(options))
-    return "\n".join([text_of(asked), *lettered])
-
-
-def _message(record: Record) -> Message:
-    content = record.get("content")
-    text = "\n".join(map(_part, content)) if isinstance(content, list) else text_of(content)
-    error = text_of(inside(record, "error", "message"))
-    if error and error not in text:
-        text = joined(text, f"error: {error}")
-    calls = calls_text(record.get("tool_calls"))
-    return Message(text_of(record.get("role")), text, calls, str(record.get("function") or ""))
-
-
-def _part(part: Any) -> str:
-    """Return the text of one part of a message; pictures and sealed thoughts have none."""
-    kind = inside(part, "type")
-    if kind == "reasoning":
-        text = part.get("summary") if part.get("redacted") else part.get("reasoning")
-    elif kind == "tool_use":
-        call = f"{part.get('name')}({arguments_text(part.get('arguments'))})"
-        text = f"{call}\n{message_text(part.get('result'))}"
-    else:
-        text = part if isinstance(part, str) else inside(part, "text")
-    return text_of(text)
+    return "\n".join([*texts, *lettered])
 
 
 def judgements_of(scores: Record) -> tuple[Judgement, ...]:

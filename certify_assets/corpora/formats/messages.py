@@ -253,10 +253,18 @@ def _read(record: Record, default: str, tools: dict[str, str]) -> Iterator[Messa
     def tool(answer: Record) -> str:
         ids = (answer.get(key) for key in ("tool_call_id", "tool_use_id", "id"))
         known = next((tools.get(str(one), "") for one in ids if one), "")
-        return str(answer.get("name") or known)
+        return str(answer.get("name") or text_of(answer.get("function")) or known)
 
     text = _joined(blocks) if blocks else value_text(record.get("content", record.get("text")))
-    results = [part for part in objects(blocks) if _kind(part) in _RESULTS]
+    error = text_of(inside(record, "error", "message"))
+    if error and error not in text:
+        text = joined(text, f"error: {error}")
+    # a model's own tools answer within the call
+    results = [
+        part
+        for part in objects(blocks)
+        if _kind(part) in _RESULTS or (_kind(part) in _CALLS and "result" in part)
+    ]
     written = calls_text(calls)
     if text or written or not results:
         yield Message(role, text, written, tool(record) if role == "tool" else "")
