@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import write_runs
+from certify_assets.corpora.schema import write_trajectories
 from certify_assets.corpora.trajectory import Trajectory
 from certify_assets.operations.batches import (
     BatchRecord,
@@ -113,7 +113,7 @@ def receive_batch(
             **dict.fromkeys(("runs", "new", "changed", "known", "outcomes_left_out"), 0),
             sentences=(),
             objects={
-                "runs": objects.put_stream(lambda sink: write_runs(sink, runs)),
+                "runs": objects.put_stream(lambda sink: write_trajectories(sink, runs)),
                 "identities": objects.put_table(identities),
                 "draw": objects.put_json((draw or RunDraw(drawn=())).to_dict()),
                 "files": objects.put_json({}),

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import write_runs
+from certify_assets.corpora.schema import write_trajectories
 from certify_assets.corpora.trajectory import Step, Trajectory
 from certify_assets.operations.decisions import DECISION_COLUMNS
 from certify_assets.operations.labels import Label, read_labels
@@ -80,7 +80,7 @@ def queue_of(store: Store, *, double: float | None = None) -> Queue:
 
 def write_runs(store: Store, key: str, runs: Sequence[Trajectory]) -> None:
     """Store runs under a key."""
-    store.write_stream(key, lambda sink: write_runs(sink, runs))
+    store.write_stream(key, lambda sink: write_trajectories(sink, runs))
 
 
 def session_batch(store: Store, *, audits: int = 2, undecided: int = 4) -> list[str]:

@@ -146,4 +146,6 @@ def _summarise(log: Any, library: Any) -> None:
     log.results = log.results or EvalResults()
     library.recompute_metrics(log)
     log.eval.scorers = [*others, *log.eval.scorers]
-    log.results.scores = [*figures, *log.results.scores]
+    # Inspect computes the metrics of all scores again
+    own = [one for one in log.results.scores if one.name == SCORE]
+    log.results.scores = [*figures, *own]

@@ -72,7 +72,7 @@ def parquet_bytes(frame: pd.DataFrame) -> bytes:
     return sink.getvalue()
 
 
-def write_runs(sink: IO[bytes], runs: Iterable[Trajectory]) -> None:
+def write_trajectories(sink: IO[bytes], runs: Iterable[Trajectory]) -> None:
     """Write sorted trajectories, with the texts of one row group in memory at a time."""
     rest = iter(runs)
     _write_tables(sink, map(_table, iter(lambda: list(islice(rest, GROUP_ROWS)), [])))

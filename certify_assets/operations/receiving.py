@@ -370,10 +370,10 @@ def _parts(runs: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 def _write(sink: IO[bytes], *, gathered: Gathered, rows: pd.DataFrame) -> None:
     """Write whole runs under the ids that they have now, without outcomes."""
-    from certify_assets.corpora.schema import write_runs
+    from certify_assets.corpora.schema import write_trajectories
 
     named = rows[["place", "trajectory_id", "attempt"]].to_numpy(object).tolist()
-    write_runs(
+    write_trajectories(
         sink,
         (
             replace(

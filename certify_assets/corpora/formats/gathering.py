@@ -87,9 +87,11 @@ class Gathered:
 
     def write(self, sink: IO[bytes]) -> None:
         """Write the runs as Parquet."""
-        from certify_assets.corpora.schema import write_runs
+        from certify_assets.corpora.schema import write_trajectories
 
-        write_runs(sink, map(self.trajectory, counted("writing the runs", range(len(self.rows)))))
+        write_trajectories(
+            sink, map(self.trajectory, counted("writing the runs", range(len(self.rows))))
+        )
 
     def tasks(self) -> int:
         """Count the tasks."""

@@ -134,8 +134,8 @@ def _facts(
         label_source=form.label_source,
         label_facts=dict(sorted(reading.label_facts.items())),
         read_as=tuple(
-            f"{next(iter(files))}{f' and {len(files) - 1} more' if len(files) > 1 else ''} read as: {said}"
-            for said, files in reading.read_as.items()
+            f"{name}{f' and {len(more)} more' if more else ''} read as: {said}"
+            for said, (name, *more) in reading.read_as.items()
         ),
     )
 

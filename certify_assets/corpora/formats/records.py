@@ -11,7 +11,13 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.files import FILE_BYTES, NOT_GZIP, BrokenFileError, SourceFile
+from certify_assets.corpora.formats.files import (
+    FILE_BYTES,
+    NOT_GZIP,
+    BrokenFileError,
+    SourceFile,
+    too_large,
+)
 from certify_assets.errors import InputError
 from certify_assets.files import apart_from_0_and_1, parse_json
 from certify_assets.tables.delimited import read_delimited
@@ -183,8 +189,10 @@ def _lines(stream: Any, file: SourceFile) -> Iterator[Row]:
     number = 0
     try:
         with stream:
-            while line := stream.readline(FILE_BYTES):
+            while line := stream.readline(FILE_BYTES + 1):
                 number += 1
+                if len(line) > FILE_BYTES:
+                    raise too_large(f"row {number} of {file.name}", FILE_BYTES)
                 if line.strip():
                     yield number, one_object(line)
     except NOT_GZIP as error:

@@ -226,12 +226,13 @@ class _Labels:
         there = sorted(
             {f"{one.name} ({one.source or 'source unknown'})" for one in trace.assessments}
         )
-        raise LeftOutError(
-            f"has no label {self._name!r} from {' or '.join(sorted(self._sources)) or 'any source'}, "
-            f"only {', '.join(there) or 'none'}; choose with --option label=NAME and "
-            "label_sources=SOURCE, or keep such traces with the option keep_unlabelled",
-            "no_label",
-        )
+        label = f"label {self._name!r}" if self._name else "label"
+        wanted = f" from {' or '.join(sorted(self._sources))}" if self._sources else ""
+        remedy = "; keep such traces with the option keep_unlabelled"
+        if there:
+            choose = "choose with --option label=NAME and label_sources=SOURCE"
+            remedy = f", only {', '.join(there)}; {choose}"
+        raise LeftOutError(f"has no {label}{wanted}{remedy}", "no_label")
 
     def judgements(self, trace: Trace) -> tuple[Judgement, ...]:
         """Return all that is said of a trace as a whole, or of its parts where nothing else is."""
