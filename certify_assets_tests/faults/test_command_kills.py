@@ -148,7 +148,7 @@ def _call(world: Path, words: str, doom: int = 0) -> int:
 @pytest.fixture(scope="module", autouse=True)
 def _imported() -> None:
     """Import before the forks what the commands import when they are called."""
-    for module in ("corpus", "judge", "ledger", "ops", "review", "upkeep"):
+    for module in ("corpus", "judge", "ops", "review", "upkeep"):
         importlib.import_module(f"certify_assets.cli.{module}")
     importlib.import_module("certify_assets.defs.execution")
 
