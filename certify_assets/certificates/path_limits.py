@@ -115,12 +115,14 @@ def path_probability(limits: NDArray[np.int64], alpha: float) -> float:
     The recursion keeps the law of S_N on the paths that met no limit yet.
     """
     law = np.zeros(int(limits.max()) + 2)
-    law[0], met = 1.0, 0.0
+    law[0], met, before = 1.0, 0.0, -1
     for limit in limits[1:].tolist():
         # what exceeds every limit never comes back
         law[1:] = (1.0 - alpha) * law[1:] + alpha * law[:-1]
         law[0] *= 1.0 - alpha
-        if limit >= 0:
+        # errors never become fewer, so a path meets a limit only where that rises
+        if limit > before:
             met += float(law[: limit + 1].sum())
             law[: limit + 1] = 0.0
+        before = limit
     return met

@@ -20,7 +20,7 @@ from certify_assets.corpora.config import (
 )
 from certify_assets.corpora.deliveries import Delivered, Deliveries, run_table
 from certify_assets.corpora.embedded import load_embedded
-from certify_assets.corpora.imported import ImportFacts, ImportSummary
+from certify_assets.corpora.imported import ImportFacts, ImportSummary, source_sha256
 from certify_assets.corpora.rendering import outlines
 from certify_assets.corpora.schema import (
     SMALL_COLUMNS,
@@ -239,9 +239,10 @@ class Corpus:
     ) -> ImportSummary:
         """Read the source again and store its trajectories as one table.
 
-        Where the source of a registered corpus is gone, its runs stay as they were imported.
+        Where the source of a registered corpus has not changed, or is gone, its runs stay as they
+        were imported.
         """
-        if given is None and self.missing_source:
+        if given is None and (self.missing_source or self._is_imported):
             return self.import_summary
         config = given or self.config
         with self.writing():
@@ -256,6 +257,15 @@ class Corpus:
                 save_config(self.store, given)
         return summary
 
+    @property
+    def _is_imported(self) -> bool:
+        """Whether the stored runs are those of the source as it is now."""
+        if not (self.has("import.json") and self.has("trajectories.parquet")):
+            return False
+        then, now = self.import_summary, source_sha256(self.config)
+        read = (then.source_sha256, then.sha256)
+        return bool(now and self.version.number) and read == (now, self.trajectories_sha256)
+
     def _imported(self, config: CorpusConfig, check: DeliveryCheck | None) -> ImportSummary:
         key = self.key("trajectories.parquet")
         if config.format == "embedded":
@@ -269,6 +279,8 @@ class Corpus:
                 files=dict(zip(frame["source_file"], frame["source_sha256"], strict=True)),
                 label_source="the reward of the MiniWoB++ page",
             )
+        # before it is read: what changes meanwhile is read the next time
+        source = source_sha256(config)
         with self._gathered(config) as (runs, facts):
             if check is not None:
                 table = run_table(runs.trajectories())
@@ -279,6 +291,7 @@ class Corpus:
                 agents=runs.agents(),
                 sha256=self.store.write_stream(key, runs.write),
                 paths=config.paths,
+                source_sha256=source,
                 **vars(facts),
             )
 

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from certify_assets._version import __version__
+from certify_assets.files import canonical_json, sha256_bytes, sha256_file
+from certify_assets.storage.urls import is_url
+
+if TYPE_CHECKING:
+    from certify_assets.corpora.config import CorpusConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,3 +60,23 @@ class ImportSummary(ImportFacts):
     sha256: str
     # of the configuration; none of an embedded corpus
     paths: tuple[str, ...] = ()
+    # as `source_sha256`
+    source_sha256: str = ""
+
+
+def source_sha256(config: CorpusConfig) -> str:
+    """Hash all that an import depends on; empty where its source is not files of this machine."""
+    if not config.paths or any(map(is_url, config.paths)):
+        return ""
+    files = {
+        str(path): sha256_file(path)
+        for place in map(Path, config.paths)
+        for path in ([place] if place.is_file() else _files_below(place))
+    }
+    about = [__version__, config.format, dict(config.options), files]
+    return sha256_bytes(canonical_json(about))
+
+
+def _files_below(folder: Path) -> list[Path]:
+    found = (Path(parent) / name for parent, _, names in os.walk(folder) for name in names)
+    return [path for path in found if path.is_file() and not path.is_symlink()]
