@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from certify_assets.corpora.rendering import Renderer
 from certify_assets.corpora.trajectory import Step
-from certify_assets.judges.endpoint.questions import ChatPrompt, CompletionPrompt
-from certify_assets.judges.endpoint.settings import auditor_prompt
+from certify_assets.judges.endpoint.questions import render
 from certify_assets.judges.families.lexical import LexicalJudge
 from certify_assets.judges.lm.prompt import AuditorPrompt, PromptEncoder
+from certify_assets_tests.judges.endpoint.faulty_server import judge_of
 from certify_assets_tests.judges.lm.test_prompt import KINDS, controls, encoder_of
 from certify_assets_tests.security.hostile import INJECTIONS, MARKUP
 
@@ -75,13 +75,15 @@ def test_any_mixture_stays_behind_its_fence_in_every_prompt(
     ids = encoder.encode_text(text).ids
     body = ids[len(encoder.prefix_ids) : len(ids) - len(encoder.suffix_ids)]
     assert not controls(encoder) & set(body)
-    for mode in ("logprob", "cot", "vote"):
-        auditor = auditor_prompt(mode)
-        _assert_chat(ChatPrompt(auditor).render(text), auditor)
-        _assert_completion(CompletionPrompt(auditor).render(text), auditor)
+    for asking in ("logprob", "cot", "sc_5"):
+        chat, completion = (
+            judge_of("http://h/v1", asking=asking, form=form) for form in ("chat", "completion")
+        )
+        _assert_chat(render(chat, text), chat.auditor)
+        _assert_completion(render(completion, text), completion.auditor)
 
 
-def _assert_chat(messages: list[dict[str, str]], auditor: AuditorPrompt) -> None:
+def _assert_chat(messages: Any, auditor: AuditorPrompt) -> None:
     assert [message["role"] for message in messages] == ["system", "user"]
     assert messages[0]["content"] == auditor.system
     user = messages[1]["content"]
@@ -89,7 +91,7 @@ def _assert_chat(messages: list[dict[str, str]], auditor: AuditorPrompt) -> None
     _assert_inside(user[len(auditor.opening) : -len(auditor.closing) - 1], auditor)
 
 
-def _assert_completion(text: str, auditor: AuditorPrompt) -> None:
+def _assert_completion(text: Any, auditor: AuditorPrompt) -> None:
     head, tail = f"{auditor.system}\n\n{auditor.opening}", f"\n{auditor.closing}\n{auditor.marker}"
     assert text.startswith(head) and text.endswith(tail)
     _assert_inside(text[len(head) : -len(tail)], auditor)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import time
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,10 +13,8 @@ if TYPE_CHECKING:
     import httpx2
     import openai
 
-    from certify_assets.judges.endpoint.settings import Server
+    from certify_assets.judges.endpoint.settings import EndpointEntry
 
-#: seconds that a server may ask to wait
-_LONGEST_WAIT = 120
 _SHOWN = 300
 _RETRIED = frozenset({408, 409, 429})
 #: that a request carries, besides who asks
@@ -70,16 +67,14 @@ class Client:
     The openai package sends, waits and sends again; it honours Retry-After up to two minutes.
     """
 
-    def __init__(self, server: Server) -> None:
-        self.server = server
+    def __init__(self, entry: EndpointEntry, *, key: str | None) -> None:
+        self.entry = entry
         #: sent to the server, those sent again included
         self.requests = 0
         self.retries = 0
-        self._key = server.key()
-        self._login = server.login()
-        self._requests = Pace(server.requests_per_minute)
-        self._tokens = Pace(server.tokens_per_minute)
-        self._until = 0.0
+        self._key = key
+        self._requests = Pace(entry.requests_per_minute)
+        self._tokens = Pace(entry.tokens_per_minute)
         self._api: openai.AsyncOpenAI | None = None
 
     async def __aenter__(self) -> Self:
@@ -89,13 +84,13 @@ class Client:
         self._api = openai.AsyncOpenAI(
             # the transport says who asks
             api_key="unused",
-            base_url=self.server.plain_url,
-            max_retries=self.server.attempts - 1,
-            timeout=self.server.timeout_seconds,
+            base_url=self.entry.plain_url,
+            max_retries=self.entry.attempts - 1,
+            timeout=self.entry.timeout_seconds,
             http_client=httpx2.AsyncClient(
                 transport=self._transport(),
                 follow_redirects=False,
-                timeout=self.server.timeout_seconds,
+                timeout=self.entry.timeout_seconds,
             ),
         )
         return self
@@ -135,7 +130,7 @@ class Client:
             raise self._refusal(error.status_code, error.response.content) from None
         except openai.APITimeoutError:
             raise self._silence(
-                f"no complete response within {self.server.timeout_seconds:g} s"
+                f"no complete response within {self.entry.timeout_seconds:g} s"
             ) from None
         except openai.APIConnectionError as error:
             cause = self._strike(str(error.__cause__ or error))[:_SHOWN]
@@ -143,17 +138,6 @@ class Client:
         body: dict[str, Any] = self._strike(_json_object(answer.content))
         self._tokens.correct(_used(body.get("usage")) - tokens)
         return body
-
-    def _identify(self, request: httpx2.Request) -> None:
-        """Send the key of this server, and nothing that the environment holds for another."""
-        for name in [*request.headers]:
-            if name.lower() not in _HEADERS:
-                del request.headers[name]
-        if self._key is not None:
-            request.headers["Authorization"] = f"Bearer {self._key}"
-        elif self._login is not None:
-            encoded = base64.b64encode(":".join(self._login).encode()).decode()
-            request.headers["Authorization"] = f"Basic {encoded}"
 
     def _transport(self) -> httpx2.AsyncBaseTransport:
         """Return a transport that keeps the pace; what is no answer becomes status 502."""
@@ -164,19 +148,17 @@ class Client:
         class Transport(httpx2.AsyncHTTPTransport):
             async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
                 # a request that is sent again keeps to the pace as well
-                await client._pause()
                 await client._requests.wait(1)
                 client.requests += 1
                 client.retries += request.headers.get("X-Stainless-Retry-Count", "0") != "0"
                 client._identify(request)
                 try:
-                    async with asyncio.timeout(client.server.timeout_seconds):
+                    async with asyncio.timeout(client.entry.timeout_seconds):
                         response = await super().handle_async_request(request)
                         body = await response.aread()
                 except TimeoutError:
                     raise httpx2.ReadTimeout("no complete response", request=request) from None
-                status, wait = response.status_code, response.headers.get("Retry-After", "")
-                client._wait_for(wait)
+                status, wait = response.status_code, response.headers.get("Retry-After")
                 if status < 300 and _json_object(body) is None:
                     status = 502
                 headers = {"Retry-After": wait} if wait else {}
@@ -185,25 +167,24 @@ class Client:
         # the number of workers is the bound
         return Transport(limits=httpx2.Limits(max_connections=None))
 
-    def _wait_for(self, seconds: str) -> None:
-        """Let every worker wait: a server that is busy for one is busy for all."""
-        if seconds.isdecimal() and int(seconds) <= _LONGEST_WAIT:
-            self._until = max(self._until, time.monotonic() + int(seconds))
-
-    async def _pause(self) -> None:
-        while (left := self._until - time.monotonic()) > 0:
-            await asyncio.sleep(left)
+    def _identify(self, request: httpx2.Request) -> None:
+        """Send the key of this server, and nothing that the environment holds for another."""
+        for name in [*request.headers]:
+            if name.lower() not in _HEADERS:
+                del request.headers[name]
+        if self._key is not None:
+            request.headers["Authorization"] = f"Bearer {self._key}"
 
     def _silence(self, reason: str, status: int = 0) -> UnavailableError:
-        return UnavailableError(f"{self.server.plain_url} did not answer: {reason}", status)
+        return UnavailableError(f"{self.entry.plain_url} did not answer: {reason}", status)
 
     def _refusal(self, status: int, body: bytes) -> CertifyError:
-        shown, said = self.server.plain_url, self._said(body)
+        shown, said = self.entry.plain_url, self._said(body)
         reason = f"status {status}: {said}"
         if status in (401, 403):
             where = (
-                f"the key in {self.server.key_variable}"
-                if self.server.key_variable
+                f"the key in {self.entry.key_variable}"
+                if self.entry.key_variable
                 else "a request without a key; set key_variable"
             )
             return InputError(f"{shown} refused {where} ({reason}).")
@@ -228,13 +209,11 @@ class Client:
         return " ".join(found.split())[:_SHOWN]
 
     def _strike(self, value: Any) -> Any:
-        """Take key and password out of what a server says."""
+        """Take the key out of what a server says."""
         if isinstance(value, str):
             # JSON can spell half a character, which no file can hold
             value = value.encode("utf-8", "replace").decode("utf-8")
-            for secret in (self._key, self._login and self._login[1]):
-                value = value.replace(secret, "[key]") if secret else value
-            return value
+            return value.replace(self._key, "[key]") if self._key else value
         if isinstance(value, list):
             return [self._strike(item) for item in value]
         if isinstance(value, dict):

@@ -18,14 +18,13 @@ from certify_assets.errors import IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import Bill, JudgeProvenance, Scores
 from certify_assets.judges.endpoint.client import Client
-from certify_assets.judges.endpoint.questions import Reply, conclude, read_vote, stated_probability
+from certify_assets.judges.endpoint.questions import Reply, conclude, prompt_sha256
 from certify_assets.judges.endpoint.scoring import (
     AnswerJournal,
-    Answers,
-    Connection,
-    ask_all,
+    Identity,
+    Scoring,
     complete,
-    connect,
+    identify,
 )
 from certify_assets.judges.endpoint.settings import EndpointEntry
 from certify_assets.judges.record import JudgeRecord
@@ -115,7 +114,8 @@ class EndpointRun:
 class EndpointJudge:
     """A judge that asks a server, with a bill of each scoring; `connected` makes one."""
 
-    connection: Connection
+    entry: EndpointEntry
+    identity: Identity
     renderer_sha256: str = ""
     # gives the place of new answers, and those of earlier scorings
     answers: Callable[[], AbstractContextManager[Kept]] = lambda: nullcontext((None, ()))
@@ -127,15 +127,15 @@ class EndpointJudge:
     @property
     def name(self) -> str:
         """Name of the judge."""
-        return self.connection.entry.name
+        return self.entry.name
 
     def provenance(self) -> JudgeProvenance:
-        """Return what the scores depend on: no address beyond the plain URL, no key."""
-        connection, entry = self.connection, self.connection.entry
+        """Return what the scores depend on: no key."""
+        entry, identity = self.entry, self.identity
         settings = {
             "model": entry.model,
-            "server": dict(connection.identity),
-            "prompt_sha256": connection.prompt.sha256,
+            "server": dict(identity),
+            "prompt_sha256": prompt_sha256(entry),
             "asking": entry.question(),
             "budget_tokens": entry.budget_tokens,
         }
@@ -143,7 +143,7 @@ class EndpointJudge:
             settings["top"] = entry.top
         # nothing is trained: what was chosen takes the adapter's place
         adapter = sha256_bytes(canonical_json(settings))
-        version = connection.identity.get("version") or "of unknown version"
+        version = identity.get("version") or "of unknown version"
         engine = f"OpenAI-compatible server {version}, mode {entry.mode}"
         return JudgeProvenance(
             self.name, adapter, self.renderer_sha256, engine, "as the server has it", settings
@@ -156,7 +156,7 @@ class EndpointJudge:
     def run(self, texts: Sequence[str]) -> EndpointRun:
         """Judge rendered trajectories; return scores and bill. No answer is asked for twice."""
         with self.answers() as (path, kept), AnswerJournal(path, kept) as journal:
-            found = complete(self._run(journal, list(texts)))
+            found = complete(self._run(journal, texts))
         self.runs.append(found)
         return found
 
@@ -164,50 +164,43 @@ class EndpointJudge:
         """Return counts, tokens, seconds and cost of all that was scored."""
         return EndpointReport.merged([run.report for run in self.runs]).model_dump(mode="json")
 
-    async def _run(self, journal: AnswerJournal, texts: list[str]) -> EndpointRun:
-        begun, entry = time.monotonic(), self.connection.entry
+    async def _run(self, journal: AnswerJournal, texts: Sequence[str]) -> EndpointRun:
+        begun = time.monotonic()
         # what was kept needs no key
-        server = entry.model_copy(update={"key_variable": None}) if self.replay else entry
-        async with Client(server) as client:
-            answers = await ask_all(
-                client,
-                journal,
-                self.connection,
-                texts,
-                replay=self.replay,
-                progress=self.progress,
-            )
-        seconds = time.monotonic() - begun
-        return _concluded(entry, len(texts), answers, client, seconds)
+        async with Client(self.entry, key=None if self.replay else self.entry.key()) as client:
+            scoring = Scoring(client, journal, self.identity, texts, self.replay, self.progress)
+            await scoring.run()
+        return _concluded(scoring, time.monotonic() - begun)
 
 
-def _concluded(
-    entry: EndpointEntry, texts: int, answers: Answers, client: Client, seconds: float
-) -> EndpointRun:
+def _concluded(scoring: Scoring, seconds: float) -> EndpointRun:
     """Read scores off the answers and add up what they cost."""
-    logs, reasons = np.full((texts, 2), np.nan), []
+    client, entry, texts = scoring.client, scoring.client.entry, len(scoring.texts)
     by_row: list[list[Reply]] = [[] for _ in range(texts)]
-    for (row, _), reply in sorted(answers.replies.items(), key=lambda item: item[0]):
+    for (row, _), reply in sorted(scoring.replies.items(), key=lambda item: item[0]):
         by_row[row].append(reply)
-    for row, said in enumerate(by_row):
-        reason = answers.lost.get(row)
-        if reason is None:
-            *logs[row], reason = conclude(entry.mode, said, entry.votes, entry.preset)
-        reasons.append(reason)
-    replies = list(answers.replies.values())
-    prompt_tokens = sum(reply.tokens[0] for reply in replies)
-    completion_tokens = sum(reply.tokens[1] for reply in replies)
-    unscored = Counter(reason for reason in reasons if reason)
-    unparsed = [reply for reply in replies if _unparsed(entry, reply)]
+    concluded = [
+        (np.nan, np.nan, scoring.lost[row])
+        if row in scoring.lost
+        else conclude(entry.mode, said, entry.votes)
+        for row, said in enumerate(by_row)
+    ]
+    reasons = tuple(reason for *_, reason in concluded)
+    logs = np.array([pair for *pair, _ in concluded], np.float64).reshape(texts, 2)
+    replies = list(scoring.replies.values())
+    prompt_tokens = sum(reply.prompt_tokens or 0 for reply in replies)
+    completion_tokens = sum(reply.completion_tokens or 0 for reply in replies)
+    unscored = Counter(filter(None, reasons))
+    unparsed = [reply for reply in replies if not reply.is_read(entry.mode)]
     report = EndpointReport(
         decisions=texts,
-        scored=texts - sum(unscored.values()),
+        scored=texts - unscored.total(),
         unscored=dict(sorted(unscored.items())),
         answers=len(replies),
         unparsed_answers=len(unparsed),
         requests=client.requests,
         retries=client.retries,
-        cache_hits=answers.cache_hits,
+        cache_hits=scoring.cache_hits,
         prompt_tokens=prompt_tokens,
         completion_tokens=completion_tokens,
         uncounted_answers=sum(
@@ -219,15 +212,7 @@ def _concluded(
         models=_one_model(reply.model for reply in replies),
         first_unparsed=unparsed[0].text[:_SHOWN] if unparsed else "",
     )
-    return EndpointRun(Scores(logs[:, 0].copy(), logs[:, 1].copy()), report, tuple(reasons))
-
-
-def _unparsed(entry: EndpointEntry, reply: Reply) -> bool:
-    if entry.mode == "logprob":
-        return bool(reply.reason)
-    if entry.mode == "cot":
-        return stated_probability(reply.text, cut=reply.cut) is None
-    return read_vote(reply, entry.preset) is None
+    return EndpointRun(Scores(logs[:, 0].copy(), logs[:, 1].copy()), report, reasons)
 
 
 @contextmanager
@@ -256,8 +241,13 @@ def connected(
     renderer_sha256: str = "",
     answers: Callable[[], AbstractContextManager[Kept]] = lambda: nullcontext((None, ())),
 ) -> EndpointJudge:
-    """Ask the server what it is; the judge that it can be asked as is not stored yet."""
-    return EndpointJudge(complete(connect(entry)), renderer_sha256, answers)
+    """Ask a server what it is; return the judge that it can be asked as, which is not stored."""
+    return EndpointJudge(entry, complete(_identity(entry)), renderer_sha256, answers)
+
+
+async def _identity(entry: EndpointEntry) -> Identity:
+    async with Client(entry, key=entry.key()) as client:
+        return await identify(client)
 
 
 def register(judge: StoredJudge, entry: EndpointEntry) -> EndpointJudge:
@@ -273,27 +263,20 @@ def registered_judge(
     judge: StoredJudge, entry: EndpointEntry, record: JudgeRecord, *, replay: bool
 ) -> EndpointJudge:
     """Return the judge as it was registered; refuse a server that is another one by now."""
-    connection = Connection(entry, record.details["server"])
+    was, again = record.details["server"], f"materialize judges/{judge}/model again."
     answers = partial(answers_of, judge, replay=replay)
-    found = EndpointJudge(connection, record.renderer_sha256, answers, replay)
+    found = EndpointJudge(entry, was, record.renderer_sha256, answers, replay)
     if found.provenance().adapter_sha256 != record.adapter_sha256:
         raise StaleCertificateError(
-            f"the registration of {judge} on {judge.corpus} was altered; "
-            f"materialize judges/{judge}/model again."
+            f"the registration of {judge} on {judge.corpus} was altered; {again}"
         )
-    if not replay:
-        _require_same_server(judge, connection)
-    return found
-
-
-def _require_same_server(judge: StoredJudge, then: Connection) -> None:
-    now, was = register(judge, then.entry).connection.identity, then.identity
-    differing = next(
-        (name for name in sorted({*now, *was}) if now.get(name) != was.get(name)), None
-    )
-    if differing is not None:
+    if replay:
+        return found
+    now = complete(_identity(entry))
+    differing = next((name for name in sorted({*now, *was}) if now.get(name) != was.get(name)), "")
+    if differing:
         raise StaleCertificateError(
             f"the server of {judge} is not the registered one: its {differing} is "
-            f"{now.get(differing)!r} and was {was.get(differing)!r}; "
-            f"materialize judges/{judge}/model again."
+            f"{now.get(differing)!r} and was {was.get(differing)!r}; {again}"
         )
+    return found

@@ -4,32 +4,65 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, ClassVar, Protocol, TypeGuard
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
 
 from certify_assets.corpora.rendering import defuse
 from certify_assets.documents import Document
 from certify_assets.errors import CertifyError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.endpoint.settings import PAPER, EndpointEntry
-from certify_assets.judges.lm.prompt import AuditorPrompt
+from certify_assets.judges.endpoint.settings import EndpointEntry
 
+#: messages of a chat, or one text
 Question = Sequence[Mapping[str, str]] | str
 
 _MARKS = re.compile(r"P_SUCCESS(?==)|VERDICT(?=:)", re.IGNORECASE)
+_NOTE = "\n[middle of the run cut]\n  "
+# English text has about four characters a token, pages and code about three
+_CHARACTERS = 3
 
 
-class EndpointPrompt(Protocol):
-    """What turns a rendered trajectory into a question."""
+def prompt_sha256(entry: EndpointEntry) -> str:
+    """Hash everything of a question but the run."""
+    return sha256_bytes(canonical_json({"kind": entry.form, **entry.auditor.model_dump()}))
 
-    @property
-    def sha256(self) -> str:
-        """Hash of everything but the trajectory."""
 
-    def render(self, text: str) -> Question:
-        """Return messages, or a text that ends where the verdict begins."""
+def render(entry: EndpointEntry, text: str) -> Question:
+    """Return the question about a rendered run, whose chat markup and marks are broken up."""
+    auditor = entry.auditor
+    asked = f"{auditor.opening}{_safe(text, auditor.marker)}\n{auditor.closing}"
+    if entry.form == "chat":
+        # the marker is not sent: the verdict is the first token of the answer
+        return auditor.messages(asked)
+    return f"{auditor.system}\n\n{asked}\n{auditor.marker}"
+
+
+def payload(entry: EndpointEntry, text: str, index: int = 0) -> dict[str, Any]:
+    """Return the body of a text's request number ``index``; the middle of a long run is cut."""
+    asked = render(entry, text)
+    excess = characters(asked) - _CHARACTERS * entry.budget_tokens
+    if excess > 0:
+        kept = max(0, len(text) - excess - len(_NOTE))
+        head, tail = text[: kept - kept // 2], text[len(text) - kept // 2 :]
+        asked = render(entry, f"{head}{_NOTE}{tail}")
+    chat = not isinstance(asked, str)
+    fields: dict[str, Any] = {"max_tokens": 1, "temperature": entry.heat}
+    if entry.mode != "logprob":
+        fields |= {"max_tokens": entry.max_tokens, "seed": entry.seed + index}
+    elif chat:
+        fields |= {"logprobs": True, "top_logprobs": entry.top}
+    else:
+        fields["logprobs"] = entry.top
+    content = {"messages" if chat else "prompt": asked}
+    body = {"model": entry.model, **content, **fields, **entry.extra}
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def characters(question: Question) -> int:
+    """Return the number of characters of a question."""
+    if isinstance(question, str):
+        return len(question)
+    return sum(len(message["content"]) for message in question)
 
 
 def _safe(text: str, marker: str) -> str:
@@ -43,48 +76,6 @@ def _safe(text: str, marker: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _TextPrompt:
-    auditor: AuditorPrompt = field(default_factory=AuditorPrompt)
-
-    kind: ClassVar[str]
-
-    @property
-    def sha256(self) -> str:
-        """Hash of the texts."""
-        return sha256_bytes(canonical_json({"kind": self.kind, **self.auditor.model_dump()}))
-
-    def _asked(self, text: str) -> str:
-        auditor = self.auditor
-        return f"{auditor.opening}{_safe(text, auditor.marker)}\n{auditor.closing}"
-
-
-class ChatPrompt(_TextPrompt):
-    """Two messages, as the local encoder puts into a chat template: the rules; run and question."""
-
-    # the marker is not sent: the verdict is the first token of the answer
-    kind = "chat"
-
-    def render(self, text: str) -> list[dict[str, str]]:
-        """Return the messages; chat markup inside the run is broken up."""
-        return self.auditor.messages(self._asked(text))
-
-
-class CompletionPrompt(_TextPrompt):
-    """One text that ends with the verdict marker, for servers without a chat template."""
-
-    kind = "completion"
-
-    def render(self, text: str) -> str:
-        """Return the text; chat markup inside the run is broken up."""
-        return f"{self.auditor.system}\n\n{self._asked(text)}\n{self.auditor.marker}"
-
-
-def prompt_of(entry: EndpointEntry) -> EndpointPrompt:
-    """Return what renders the questions of a judge."""
-    return (ChatPrompt if entry.form == "chat" else CompletionPrompt)(entry.auditor)
-
-
 # vLLM and others write −9999 for a probability of zero, or for a token that they did not keep
 _NO_PROBABILITY = -9999.0
 _ROUNDING = 1e-5
@@ -92,9 +83,6 @@ _STATED = re.compile(r"P_SUCCESS")
 _PERCENT = re.compile(r"P_SUCCESS ?= ?([0-9]{1,3}(?:\.[0-9]{1,4})?)(?!\w|[.,]\d|[-–/])")
 _CLAIMED = re.compile(r"VERDICT")
 _VERDICT = re.compile(r"VERDICT: ?(SUCCESS|FAIL)(?![\w/|])(?! or\b)")
-_WORD = re.compile(
-    r"[\W_]*(?:VERDICT:[\W_]*)?(SUCCESS|FAIL)(?![^\W_]|[/|]|\W+(?:or\b|SUCCESS|FAIL))"
-)
 
 
 class MisshapenError(CertifyError):
@@ -119,99 +107,65 @@ class Reply(Document):
     completion_tokens: int | None = None
 
     @property
-    def tokens(self) -> tuple[int, int]:
-        """Prompt and completion tokens; 0 where the server does not count."""
-        return self.prompt_tokens or 0, self.completion_tokens or 0
+    def percent(self) -> float | None:
+        """The percentage, 0 to 100, that the last P_SUCCESS= states; None if unreadable."""
+        found = self._last(_STATED, _PERCENT)
+        value = None if found is None else float(found)
+        return value if value is not None and value <= 100 else None
+
+    @property
+    def vote(self) -> bool | None:
+        """Whether the last VERDICT: is SUCCESS; None if unreadable."""
+        found = self._last(_CLAIMED, _VERDICT)
+        return None if found is None else found == "SUCCESS"
+
+    def is_read(self, mode: str) -> bool:
+        """Whether a verdict was found."""
+        if mode == "logprob":
+            return not self.reason
+        return (self.percent if mode == "cot" else self.vote) is not None
+
+    def _last(self, claim: re.Pattern[str], strict: re.Pattern[str]) -> str | None:
+        starts = [match.start() for match in claim.finditer(self.text)]
+        match = strict.match(self.text, starts[-1]) if starts else None
+        # "P_SUCCESS=8" at the very end of an answer that was cut may have been 85
+        if match is None or (self.cut and match.end() == len(self.text)):
+            return None
+        return match.group(1)
 
 
-def read_logprobs(body: Mapping[str, Any], names: Sequence[str]) -> Reply:
-    """Read the log-probabilities of two tokens at the first position of an answer."""
-    choice = _choice(body)
-    found = _first_position(choice)
-    numbers = [value for name in names if (value := found.get(name)) is not None]
-    if len(numbers) < len(names) or any(number <= _NO_PROBABILITY for number in numbers):
-        return _reply(body, reason="missing")
-    if not all(math.isfinite(number) and number <= _ROUNDING for number in numbers):
-        return _reply(body, reason="not_finite")
-    return _reply(body, logs=(min(numbers[0], 0.0), min(numbers[1], 0.0)))
-
-
-def read_text(body: Mapping[str, Any]) -> Reply:
-    """Read what was written."""
-    choice = _choice(body)
-    message = choice.get("message")
-    text = message.get("content", "") if isinstance(message, dict) else choice.get("text")
-    if text is not None and not isinstance(text, str):
-        raise MisshapenError("the server's answer has a message that is no text.")
-    if text is None and not isinstance(message, dict):
-        raise MisshapenError("the server's answer has neither a message nor a text.")
-    return _reply(body, text=text or "", cut=choice.get("finish_reason") == "length")
-
-
-def stated_probability(text: str, *, cut: bool = False) -> float | None:
-    """Return the percentage, 0 to 100, that the last P_SUCCESS= states; None if unreadable."""
-    found = _last(_STATED, _PERCENT, text, cut=cut)
-    value = None if found is None else float(found)
-    return value if value is not None and value <= 100 else None
-
-
-def stated_vote(text: str, *, cut: bool = False) -> bool | None:
-    """Return whether the last VERDICT: of a text is SUCCESS; None if unreadable."""
-    found = _last(_CLAIMED, _VERDICT, text, cut=cut)
-    return None if found is None else found == "SUCCESS"
-
-
-def stated_word(text: str, *, cut: bool = False) -> bool | None:
-    """Return whether the first word of a text is SUCCESS; None if it is neither verdict."""
-    match = _WORD.match(text)
-    # "FAIL" at the very end of an answer that was cut may have been another word
-    if match is None or (cut and match.end() == len(text)):
-        return None
-    return match.group(1) == "SUCCESS"
-
-
-def read_vote(reply: Reply, preset: str = "") -> bool | None:
-    """Return the vote of an answer as it was asked for; None if unreadable."""
-    return (stated_word if preset == PAPER else stated_vote)(reply.text, cut=reply.cut)
-
-
-def conclude(
-    mode: str, replies: Sequence[Reply], votes: int, preset: str = ""
-) -> tuple[float, float, str]:
-    """Return log p(success), log p(failure) and, where there is no verdict (NaN twice), why."""
-    # modes cot and vote state p coarsely; (100 p + ½)/101 and (k p + ½)/(k + 1) keep the order and
-    # keep 0 and 1 finite; a vote needs more than half of its k answers readable
-    reason = next((reply.reason for reply in replies if reply.reason), "")
-    if mode == "logprob":
-        logs = replies[0].logs
-        return (math.nan, math.nan, reason or "missing") if logs is None else (*logs, "")
-    if mode == "cot":
-        percent = stated_probability(replies[0].text, cut=replies[0].cut)
-        return (math.nan, math.nan, "unparsed") if percent is None else _logs((percent + 0.5) / 101)
-    read = [vote for reply in replies if (vote := read_vote(reply, preset)) is not None]
-    if 2 * len(read) <= votes:
-        return math.nan, math.nan, "unparsed"
-    return _logs((votes * sum(read) / len(read) + 0.5) / (votes + 1))
-
-
-def _logs(p: float) -> tuple[float, float, str]:
-    return math.log(p), math.log1p(-p), ""
-
-
-def _last(claim: re.Pattern[str], strict: re.Pattern[str], text: str, *, cut: bool) -> str | None:
-    starts = [match.start() for match in claim.finditer(text)]
-    match = strict.match(text, starts[-1]) if starts else None
-    # "P_SUCCESS=8" at the very end of an answer that was cut may have been 85
-    if match is None or (cut and match.end() == len(text)):
-        return None
-    return match.group(1)
-
-
-def _choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    choices = body.get("choices")
+def read_answer(entry: EndpointEntry, body: Mapping[str, Any]) -> Reply:
+    """Read what a server answered to a request of a judge."""
+    choices, usage, model = body.get("choices"), body.get("usage"), body.get("model")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise MisshapenError("the server's answer has no choice.")
-    return choices[0]
+    found = _logprobs(choices[0], entry.words) if entry.mode == "logprob" else _text(choices[0])
+    return Reply(
+        **found,
+        model=model[:200] if isinstance(model, str) else "",
+        prompt_tokens=_count(usage, "prompt_tokens"),
+        completion_tokens=_count(usage, "completion_tokens"),
+    )
+
+
+def _logprobs(choice: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
+    """Read the log-probabilities of two tokens at the first position of an answer."""
+    found = _first_position(choice)
+    numbers = [value for word in words if (value := found.get(word)) is not None]
+    if len(numbers) < len(words) or any(number <= _NO_PROBABILITY for number in numbers):
+        return {"reason": "missing"}
+    if not all(math.isfinite(number) and number <= _ROUNDING for number in numbers):
+        return {"reason": "not_finite"}
+    return {"logs": (min(numbers[0], 0.0), min(numbers[1], 0.0))}
+
+
+def _text(choice: Mapping[str, Any]) -> dict[str, Any]:
+    """Read what was written; a reasoning model that was cut sends no content."""
+    message = choice.get("message")
+    text = message.get("content") or "" if isinstance(message, dict) else choice.get("text")
+    if not isinstance(text, str):
+        raise MisshapenError("the server's answer has no text.")
+    return {"text": text, "cut": choice.get("finish_reason") == "length"}
 
 
 def _first_position(choice: Mapping[str, Any]) -> dict[str, float | None]:
@@ -245,77 +199,23 @@ def _number(value: Any) -> float | None:
     return None if value is None else float(value) if _is_number(value) else math.nan
 
 
-def _reply(
-    body: Mapping[str, Any],
-    *,
-    logs: tuple[float, float] | None = None,
-    text: str = "",
-    cut: bool = False,
-    reason: str = "",
-) -> Reply:
-    usage = body.get("usage")
-    return Reply(
-        logs=logs,
-        text=text,
-        cut=cut,
-        reason=reason,
-        model=_name(body.get("model")),
-        prompt_tokens=_count(usage, "prompt_tokens"),
-        completion_tokens=_count(usage, "completion_tokens"),
-    )
-
-
-def _name(value: Any) -> str:
-    return value[:200] if isinstance(value, str) else ""
-
-
 def _count(usage: Any, name: str) -> int | None:
     value = usage.get(name) if isinstance(usage, dict) else None
     return value if isinstance(value, int) and 0 <= value < 1 << 40 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request and how its answer is read."""
-
-    url: str
-    payload: dict[str, Any]
-    read: Callable[[Mapping[str, Any]], Reply]
-
-    @property
-    def tokens(self) -> int:
-        """Estimate of the tokens it uses: a quarter of its characters and the longest answer."""
-        question = self.payload.get("messages") or self.payload["prompt"]
-        return characters(question) // 4 + int(self.payload.get("max_tokens") or 0)
-
-
-def characters(question: Question) -> int:
-    """Return the number of characters of a question."""
-    if isinstance(question, str):
-        return len(question)
-    return sum(len(message["content"]) for message in question)
-
-
-def request(
-    entry: EndpointEntry,
-    question: Question,
-    index: int = 0,
-) -> Request:
-    """Build request number ``index`` of a text."""
-    chat = not isinstance(question, str)
-    fields: dict[str, Any] = {"max_tokens": 1, "temperature": entry.heat}
-    reader: Callable[[Mapping[str, Any]], Reply] = read_text
-    if entry.mode != "logprob":
-        fields |= {"max_tokens": entry.max_tokens, "seed": entry.seed + index}
+def conclude(mode: str, replies: Sequence[Reply], votes: int) -> tuple[float, float, str]:
+    """Return log p(success), log p(failure) and, where there is no verdict (NaN twice), why."""
+    # modes cot and vote state p coarsely; (100 p + ½)/101 and (k p + ½)/(k + 1) keep the order and
+    # keep 0 and 1 finite; a vote needs more than half of its k answers readable
+    if mode == "logprob":
+        logs = replies[0].logs
+        return (math.nan, math.nan, replies[0].reason) if logs is None else (*logs, "")
+    if mode == "cot":
+        percent = replies[0].percent
+        p = None if percent is None else (percent + 0.5) / 101
     else:
-        in_chat = {"logprobs": True, "top_logprobs": entry.top}
-        fields |= in_chat if chat else {"logprobs": entry.top}
-        reader = partial(read_logprobs, names=entry.words)
-    asked = question if isinstance(question, str) else list(question)
-    content = {"messages" if chat else "prompt": asked}
-    body = {"model": entry.model, **content, **fields, **entry.extra}
-    return Request(
-        entry.plain_url + ("/chat/completions" if chat else "/completions"),
-        {name: value for name, value in body.items() if value is not None},
-        reader,
-    )
+        read = [reply.vote for reply in replies if reply.vote is not None]
+        many = 2 * len(read) > votes
+        p = (votes * sum(read) / len(read) + 0.5) / (votes + 1) if many else None
+    return (math.nan, math.nan, "unparsed") if p is None else (math.log(p), math.log1p(-p), "")

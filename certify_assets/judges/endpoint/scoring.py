@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -14,23 +13,18 @@ from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.files import canonical_json, lock_file, parse_json, sha256_bytes
 from certify_assets.judges.endpoint.client import Client, RefusedError, UnavailableError
 from certify_assets.judges.endpoint.questions import (
-    EndpointPrompt,
     MisshapenError,
-    Question,
     Reply,
-    Request,
     characters,
-    prompt_of,
-    request,
+    payload,
+    read_answer,
 )
-from certify_assets.judges.endpoint.settings import EndpointEntry
 
 _T = TypeVar("_T")
 # a scoring in which so many answers show no verdict would cost all the same and give no score
 _SILENT = 50
-_NOTE = "\n[middle of the run cut]\n  "
-# English text has about four characters a token, pages and code about three
-_CHARACTERS = 3
+#: what a server says of itself; an answer is reused for the same server, model and version only
+Identity = Mapping[str, str | int]
 
 
 class AnswerJournal:
@@ -111,59 +105,8 @@ class AnswerJournal:
                 ) from None
 
 
-@dataclass(frozen=True)
-class Connection:
-    """A judge of judges.yaml and what its server said of itself."""
-
-    entry: EndpointEntry
-    # an answer is reused for the same server, model and version only
-    identity: Mapping[str, str | int] = field(default_factory=dict)
-
-    @cached_property
-    def prompt(self) -> EndpointPrompt:
-        """What turns texts into questions."""
-        return prompt_of(self.entry)
-
-    def request(self, text: str, index: int = 0) -> Request:
-        """Return a request of a text; the middle of one that is too long is cut."""
-        question = self._fitted(text)
-        return request(self.entry, question, index)
-
-    def key(self, item: Request) -> str:
-        """Return the name under which an answer is kept."""
-        asked = {"server": dict(self.identity), "url": item.url, "payload": item.payload}
-        return sha256_bytes(canonical_json(asked))
-
-    def _fitted(self, text: str) -> Question:
-        question = self.prompt.render(text)
-        excess = characters(question) - _CHARACTERS * self.entry.budget_tokens
-        if excess <= 0:
-            return question
-        kept = max(0, len(text) - excess - len(_NOTE))
-        return self.prompt.render(
-            f"{text[: kept - kept // 2]}{_NOTE}{text[len(text) - kept // 2 :]}"
-        )
-
-
 class NotKeptError(CertifyError):
     """A scoring that may not ask the server needs an answer that was not kept."""
-
-
-@dataclass(slots=True)
-class Answers:
-    """What came of a scoring."""
-
-    # by number of the text and of its request
-    replies: dict[tuple[int, int], Reply] = field(default_factory=dict)
-    lost: dict[int, str] = field(default_factory=dict)  # why a text has none: refused or failed
-    # number that the server was asked for now
-    fresh: int = 0
-    complaint: str = ""
-
-    @property
-    def cache_hits(self) -> int:
-        """Answers that were there already."""
-        return len(self.replies) - self.fresh
 
 
 def complete(work: Coroutine[Any, Any, _T]) -> _T:
@@ -178,87 +121,92 @@ def complete(work: Coroutine[Any, Any, _T]) -> _T:
         return thread.submit(asyncio.run, work).result()
 
 
-async def ask_all(
-    client: Client,
-    journal: AnswerJournal,
-    connection: Connection,
-    texts: Sequence[str],
-    *,
-    replay: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-) -> Answers:
-    """Ask every request of every text; equal texts are asked once.
-
-    Parameters
-    ----------
-    replay : bool
-        Take answers from the journal alone: a text whose answer it does not hold stays unscored.
-    """
-    rows: dict[str, list[int]] = {}
-    for row, text in enumerate(texts):
-        rows.setdefault(text, []).append(row)
-    jobs = iter([(text, index) for text in rows for index in range(connection.entry.votes)])
-    scoring = _Scoring(client, journal, connection, rows, len(texts), replay, progress)
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(connection.entry.concurrency, len(rows) * connection.entry.votes)):
-                group.create_task(scoring.work(jobs))
-    except* CertifyError as errors:
-        raise _first(errors) from None
-    answers = scoring.answers
-    if texts and len(answers.lost) == len(texts):
-        raise InputError(
-            f"none of {len(texts)} texts was answered: {answers.complaint.rstrip('.')}; check the "
-            "model's name and the settings."
-        )
-    return answers
-
-
 @dataclass(slots=True)
-class _Scoring:
+class Scoring:
+    """A scoring of texts, of which equal ones are asked once, and what came of it."""
+
     client: Client
     journal: AnswerJournal
-    connection: Connection
-    rows: Mapping[str, Sequence[int]]
-    texts: int
-    replay: bool
-    progress: Callable[[int, int], None] | None
-    answers: Answers = field(default_factory=Answers)
+    identity: Identity
+    texts: Sequence[str]
+    # take answers from the journal alone: a text whose answer it does not hold stays unscored
+    replay: bool = False
+    progress: Callable[[int, int], None] | None = None
+    # by number of the text and of its request
+    replies: dict[tuple[int, int], Reply] = field(default_factory=dict)
+    lost: dict[int, str] = field(default_factory=dict)  # why a text has none: refused or failed
+    # number of answers that the server was asked for now
+    fresh: int = 0
+    complaint: str = ""
     done: int = 0
     # questions whose answer showed no verdict, until one does
     silent: int | None = 0
 
-    async def work(self, jobs: Iterator[tuple[str, int]]) -> None:
-        for text, index in jobs:
-            rows = self.rows[text]
-            if rows[0] not in self.answers.lost:
-                await self._answer(text, index)
-            self.done += len(rows)
-            if self.progress is not None:
-                self.progress(self.done, self.texts * self.connection.entry.votes)
+    @property
+    def cache_hits(self) -> int:
+        """Answers that were there already."""
+        return len(self.replies) - self.fresh
 
-    async def _answer(self, text: str, index: int) -> None:
-        rows, answers = self.rows[text], self.answers
-        item = self.connection.request(text, index)
-        key = self.connection.key(item)
+    async def run(self) -> None:
+        """Ask every request of every text."""
+        entry, rows = self.client.entry, dict[str, list[int]]()
+        for row, text in enumerate(self.texts):
+            rows.setdefault(text, []).append(row)
+        jobs = iter([(text, index) for text in rows for index in range(entry.votes)])
         try:
-            if (known := self.journal.get(key)) is not None:
-                reply = Reply.from_dict(known)
-            elif self.replay:
-                raise NotKeptError("the answer was not kept.")
-            else:
-                reply = await ask_once(self.client, self.journal, key, item)
-                answers.fresh += 1
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(entry.concurrency, len(rows) * entry.votes)):
+                    group.create_task(self._work(jobs, rows))
+        except* CertifyError as errors:
+            raise _first(errors) from None
+        if self.texts and len(self.lost) == len(self.texts):
+            raise InputError(
+                f"none of {len(self.texts)} texts was answered: {self.complaint.rstrip('.')}; "
+                "check the model's name and the settings."
+            )
+
+    async def _work(
+        self, jobs: Iterator[tuple[str, int]], rows: Mapping[str, Sequence[int]]
+    ) -> None:
+        for text, index in jobs:
+            if rows[text][0] not in self.lost:
+                await self._answer(text, index, rows[text])
+            self.done += len(rows[text])
+            if self.progress is not None:
+                self.progress(self.done, len(self.texts) * self.client.entry.votes)
+
+    async def _answer(self, text: str, index: int, rows: Sequence[int]) -> None:
+        try:
+            reply = await self._reply(text, index)
         except RefusedError as error:
-            return self._lose(rows, "refused", error)
+            self._lose(rows, "refused", error)
         except (UnavailableError, MisshapenError, NotKeptError) as error:
-            return self._lose(rows, "failed", error)
-        answers.replies |= {(row, index): reply for row in rows}
-        self._stop_where_nothing_is_read(reply)
-        return None
+            self._lose(rows, "failed", error)
+        else:
+            self.replies |= {(row, index): reply for row in rows}
+            self._stop_where_nothing_is_read(reply)
+
+    async def _reply(self, text: str, index: int) -> Reply:
+        """Return the answer that was kept, else ask the server and keep its answer."""
+        entry = self.client.entry
+        body = payload(entry, text, index)
+        url = entry.plain_url + ("/chat/completions" if "messages" in body else "/completions")
+        asked = {"server": dict(self.identity), "url": url, "payload": body}
+        key = sha256_bytes(canonical_json(asked))
+        if (known := self.journal.get(key)) is not None:
+            return Reply.from_dict(known)
+        if self.replay:
+            raise NotKeptError("the answer was not kept.")
+        # a quarter of the characters, and the longest answer
+        question = body.get("messages") or body["prompt"]
+        tokens = characters(question) // 4 + int(body.get("max_tokens") or 0)
+        reply = read_answer(entry, await self.client.ask(url, body, tokens=tokens))
+        self.journal.put(key, reply.to_dict())
+        self.fresh += 1
+        return reply
 
     def _stop_where_nothing_is_read(self, reply: Reply) -> None:
-        entry = self.connection.entry
+        entry = self.client.entry
         if reply.reason != "missing" or self.silent is None:
             self.silent = None
             return
@@ -271,28 +219,21 @@ class _Scoring:
             )
 
     def _lose(self, rows: Sequence[int], reason: str, error: CertifyError) -> None:
-        entry, answers = self.connection.entry, self.answers
+        entry = self.client.entry
         if isinstance(error, RefusedError) and error.status in (404, 405):
             raise InputError(
                 f"{entry.plain_url} has no model {entry.model!r} at this route ({error}); check "
                 "URL and model."
             )
-        answers.lost |= dict.fromkeys(rows, reason)
-        answers.complaint = answers.complaint or str(error)
-        failed = sum(why == "failed" for why in answers.lost.values())
+        self.lost |= dict.fromkeys(rows, reason)
+        self.complaint = self.complaint or str(error)
+        failed = sum(why == "failed" for why in self.lost.values())
         if failed > entry.max_failed and not self.replay:
             raise UnavailableError(
-                f"text {rows[0] + 1} of {self.texts} was not answered "
+                f"text {rows[0] + 1} of {len(self.texts)} was not answered "
                 f"({str(error).rstrip('.')}); {len(self.journal)} answers are kept, "
                 "score again to resume, or allow failed texts by max_failed."
             )
-
-
-async def ask_once(client: Client, journal: AnswerJournal, key: str, item: Request) -> Reply:
-    """Ask the server and keep its answer."""
-    reply = item.read(await client.ask(item.url, item.payload, tokens=item.tokens))
-    journal.put(key, reply.to_dict())
-    return reply
 
 
 def _first(errors: BaseExceptionGroup[CertifyError]) -> CertifyError:
@@ -303,20 +244,16 @@ def _first(errors: BaseExceptionGroup[CertifyError]) -> CertifyError:
     return found
 
 
-async def connect(entry: EndpointEntry) -> Connection:
+async def identify(client: Client) -> Identity:
     """Ask a server what it is."""
-    async with Client(entry) as client:
-        return Connection(entry, await _identity(client))
-
-
-async def _identity(client: Client) -> dict[str, str | int]:
-    server = client.server
-    listed = (await _told(client, f"{server.plain_url}/models")).get("data")
-    version = (await _told(client, f"{server.root_url}/version")).get("version")
-    found: dict[str, str | int] = {"url": server.plain_url, "revision": server.revision}
+    entry = client.entry
+    listed = (await _told(client, f"{entry.plain_url}/models")).get("data")
+    root = entry.plain_url.removesuffix("/v1")
+    version = (await _told(client, f"{root}/version")).get("version")
+    found: dict[str, str | int] = {"url": entry.plain_url, "revision": entry.revision}
     found["version"] = version if isinstance(version, str) else ""
     for item in listed if isinstance(listed, list) else []:
-        if isinstance(item, dict) and item.get("id") == server.model:
+        if isinstance(item, dict) and item.get("id") == entry.model:
             names = ("parent", "max_model_len", "owned_by")
             found |= {name: item[name] for name in names if isinstance(item.get(name), (str, int))}
             break

@@ -52,12 +52,12 @@ class EndpointFamily(JudgeFamily):
         from certify_assets.judges.endpoint.judge import register
 
         registered = register(judge, _entry(judge))
-        connection, provenance = registered.connection, registered.provenance()
+        provenance = registered.provenance()
         return judge.record(
             provenance.adapter_sha256,
             success_weight=1.0,
-            prompt_sha256=connection.prompt.sha256,
-            server=dict(connection.identity),
+            prompt_sha256=provenance.settings["prompt_sha256"],
+            server=dict(registered.identity),
             provenance=asdict(provenance),
         )
 
@@ -93,8 +93,6 @@ class EndpointFamily(JudgeFamily):
 def _asked(asking: Mapping[str, Any]) -> str:
     """Return how a server is asked, in a few words."""
     warmth = f"temperature {asking['temperature']:g}"
-    if asking.get("preset"):
-        warmth += f", preset {asking['preset']}"
     return {
         "logprob": "read at its first token",
         "cot": f"asked for a probability in words ({warmth})",

@@ -111,19 +111,6 @@ def test_votes_differ_by_seed_and_ten_reuse_five(tmp_path: Path) -> None:
     assert ten.report.cost == pytest.approx(20 * 3e-4)
 
 
-def test_votes_as_the_paper_asks_are_one_word_at_temperature_1() -> None:
-    def vote(payload: dict[str, Any], times: int) -> Action:
-        assert payload["temperature"] == 1.0
-        assert "one word, SUCCESS or FAIL" in str(payload["messages"])
-        return Action(chat_body("SUCCESS" if payload["seed"] % 2 else "**FAIL**"))
-
-    with faulty_server(vote) as server:
-        found = _judge(server.url, asking="sc_5", preset="paper").run(["run 0"])
-    # seeds 42 to 46
-    np.testing.assert_allclose(np.exp(found.scores.log_p_success[0]), (2 + 0.5) / 6)
-    assert found.report.parse_rate == 1.0
-
-
 @pytest.mark.parametrize(
     "pace",
     [
@@ -202,8 +189,7 @@ def test_the_key_is_sent_and_written_nowhere(
 
     journal = tmp_path / "answers.jsonl"
     with faulty_server(echo) as server:
-        url = server.url.replace("//", "//user:pass-word-1@")
-        judge = _judge(url, journal, asking="cot", key_variable="JUDGE_KEY")
+        judge = _judge(server.url, journal, asking="cot", key_variable="JUDGE_KEY")
         found = judge.run(["run 0", "run 1", "run 2"])
         assert set(server.keys) == {f"Bearer {SECRET}"}
         with pytest.raises(Exception, match="none of 1 texts") as caught:
@@ -214,7 +200,7 @@ def test_the_key_is_sent_and_written_nowhere(
     said += [str(caught.value), caplog.text]
     said += [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
     for piece in said:
-        assert "sk-0123" not in piece and "pass-word-1" not in piece
+        assert "sk-0123" not in piece
 
 
 def test_nothing_that_the_environment_holds_for_another_server_is_sent(

@@ -1,16 +1,10 @@
 import math
+from typing import Any
 
 import pytest
 
-from certify_assets.judges.endpoint.questions import (
-    Reply,
-    conclude,
-    read_logprobs,
-    read_text,
-    stated_probability,
-    stated_vote,
-    stated_word,
-)
+from certify_assets.judges.endpoint.questions import Reply, conclude, read_answer
+from certify_assets_tests.judges.endpoint.faulty_server import judge_of
 
 
 @pytest.mark.parametrize(
@@ -31,7 +25,7 @@ from certify_assets.judges.endpoint.questions import (
     ],
 )
 def test_the_last_stated_probability_is_read_strictly(text: str, percent: float | None) -> None:
-    assert stated_probability(text) == percent
+    assert Reply(text=text).percent == percent
 
 
 @pytest.mark.parametrize(
@@ -47,33 +41,13 @@ def test_the_last_stated_probability_is_read_strictly(text: str, percent: float 
     ],
 )
 def test_the_last_vote_is_read_strictly(text: str, vote: bool | None) -> None:
-    assert stated_vote(text) == vote
-
-
-@pytest.mark.parametrize(
-    ("text", "vote"),
-    [
-        (" FAIL\n", False),
-        ("**FAIL**.", False),
-        ("VERDICT: __SUCCESS__", True),
-        ("FAIL: the page still shows the form", False),
-        ("SUCCESSFUL", None),
-        ("SUCCESS/FAIL", None),
-        ("I think SUCCESS", None),
-        ("success", None),
-        ("", None),
-    ],
-)
-def test_a_vote_of_one_word_is_the_first(text: str, vote: bool | None) -> None:
-    assert stated_word(text) == vote
+    assert Reply(text=text).vote == vote
 
 
 def test_an_answer_cut_in_its_number_is_not_read() -> None:
-    assert stated_word("FAIL", cut=True) is None
-    assert stated_word("FAIL.", cut=True) is False
-    assert stated_probability("P_SUCCESS=8", cut=True) is None
-    assert stated_probability("P_SUCCESS=8\n", cut=True) == 8.0
-    assert stated_vote("VERDICT: FAIL", cut=True) is None
+    assert Reply(text="P_SUCCESS=8", cut=True).percent is None
+    assert Reply(text="P_SUCCESS=8\n", cut=True).percent == 8.0
+    assert Reply(text="VERDICT: FAIL", cut=True).vote is None
 
 
 def test_conclusions_are_finite_and_in_order() -> None:
@@ -94,11 +68,15 @@ def test_conclusions_are_finite_and_in_order() -> None:
     assert conclude("logprob", [Reply(reason="missing")], 1)[2] == "missing"
 
 
-def test_completions_and_scores_are_read() -> None:
-    listed = {"token_id:1": -0.5, "token_id:2": -2.0}
-    body = {"choices": [{"text": " SUCCESS", "logprobs": {"top_logprobs": [listed]}}]}
-    assert read_logprobs(body, ["token_id:1", "token_id:2"]).logs == (-0.5, -2.0)
-    assert read_logprobs(body, ["token_id:1", "token_id:3"]).reason == "missing"
-    assert read_text({"choices": [{"text": "so", "finish_reason": "length"}]}).cut
+def test_completions_and_chats_are_read() -> None:
+    def read(choice: dict[str, Any], **settings: Any) -> Reply:
+        entry = judge_of("http://h/v1", form="completion", **settings)
+        return read_answer(entry, {"choices": [choice]})
+
+    listed = {" SUCCESS": -0.5, " FAIL": -2.0}
+    choice = {"text": " SUCCESS", "logprobs": {"top_logprobs": [listed]}}
+    assert read(choice).logs == (-0.5, -2.0)
+    assert read(choice, prompt={"fail": " NO"}).reason == "missing"
+    assert read({"text": "so", "finish_reason": "length"}, asking="cot").cut
     # a reasoning model that was cut before its answer sends no content
-    assert read_text({"choices": [{"message": {"content": None}}]}).text == ""
+    assert read({"message": {"content": None}}, asking="cot").text == ""

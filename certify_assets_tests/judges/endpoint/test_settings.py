@@ -4,20 +4,8 @@ import pytest
 
 from certify_assets.errors import InputError
 from certify_assets.judges.configured import validated
-from certify_assets.judges.endpoint.settings import EndpointEntry, Server
+from certify_assets.judges.endpoint.settings import EndpointEntry
 from certify_assets_tests.judges.endpoint.faulty_server import judge_of
-
-
-def _server(url: str, **settings: Any) -> Server:
-    return Server(name="s", url=url, model="m", **settings)
-
-
-def test_the_plain_url_has_no_credentials() -> None:
-    server = _server("https://user:pa%40ss@Host.example:8443/v1/")
-    assert server.plain_url == "https://host.example:8443/v1"
-    assert server.root_url == "https://host.example:8443" and "pa%40ss" not in repr(server)
-    assert server.login() == ("user", "pa@ss") and _server("http://h/v1").login() is None
-    assert _server("http://[::1]:8000/v1").plain_url == "http://[::1]:8000/v1"
 
 
 @pytest.mark.parametrize(
@@ -30,19 +18,20 @@ def test_the_plain_url_has_no_credentials() -> None:
         "http://h/v1?key=secret",
         "http://h/v1#secret",
         "http://h:port/v1",
+        "http://user:secret@h/v1",
     ],
 )
 def test_an_address_that_cannot_be_used_is_refused_without_being_repeated(url: str) -> None:
     with pytest.raises(InputError, match="base URL") as caught:
-        _server(url)
+        judge_of(url)
     assert "secret" not in str(caught.value)
 
 
 def test_the_key_comes_from_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="not the key") as caught:
-        _server("http://h/v1", key_variable="sk-secret")
+        judge_of("http://h/v1", key_variable="sk-secret")
     assert "sk-secret" not in str(caught.value)
-    server = _server("http://h/v1", key_variable="JUDGE_KEY")
+    server = judge_of("http://h/v1", key_variable="JUDGE_KEY")
     monkeypatch.delenv("JUDGE_KEY", raising=False)
     with pytest.raises(InputError, match="JUDGE_KEY is not set"):
         server.key()
@@ -64,8 +53,6 @@ def test_the_key_comes_from_the_environment_alone(monkeypatch: pytest.MonkeyPatc
         ({"asking": "sc_0"}, "choose logprob, cot, sc_5"),
         ({"prompt": {"success": "A", "fail": "A"}}, "give two words"),
         ({"prices": {"prompt": -1}}, "prompt"),
-        ({"preset": "paper"}, "asking is logprob"),
-        ({"preset": "paper", "asking": "cot", "temperature": 0.5}, "its own temperature"),
     ],
 )
 def test_values_that_cannot_be_used_are_named(changes: dict[str, Any], word: str) -> None:
@@ -77,8 +64,8 @@ def test_values_that_cannot_be_used_are_named(changes: dict[str, Any], word: str
 def test_how_a_verdict_is_asked_for() -> None:
     served = judge_of("http://h/v1")
     assert (served.mode, served.votes, served.heat) == ("logprob", 1, 0.0)
-    assert (served.words, served.marker) == (("SUCCESS", "FAIL"), "")
+    assert served.words == ("SUCCESS", "FAIL") and served.question()["marker"] == ""
     votes = judge_of("http://h/v1", asking="sc_10", form="completion")
     assert (votes.mode, votes.votes, votes.heat) == ("vote", 10, 0.7)
-    assert votes.words == (" SUCCESS", " FAIL") and votes.marker
-    assert judge_of("http://h/v1", asking="sc_5", preset="paper").heat == 1.0
+    assert votes.words == (" SUCCESS", " FAIL")
+    assert judge_of("http://h/v1/").plain_url == "http://h/v1"

@@ -12,7 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from certify_assets.judges.endpoint.judge import EndpointRun, connected
-from certify_assets.judges.endpoint.questions import EndpointPrompt, prompt_of
+from certify_assets.judges.endpoint.questions import render
+from certify_assets.judges.endpoint.settings import EndpointEntry
 from certify_assets_tests.judges.endpoint.faulty_server import judge_of
 from certify_assets_tests.judges.endpoint.tiny_model import write_tiny_model
 from certify_assets_tests.judges.endpoint.vllm_process import require_vllm, vllm_server
@@ -53,7 +54,7 @@ def _run(vllm: Vllm, **settings: Any) -> EndpointRun:
     return connected(entry).run(TEXTS)
 
 
-def _direct(vllm: Vllm, prompt: EndpointPrompt, words: tuple[str, str]) -> NDArray[np.float64]:
+def _direct(vllm: Vllm, entry: EndpointEntry, words: tuple[str, str]) -> NDArray[np.float64]:
     """Log-probabilities of both verdicts by Transformers in float32, one text at a time."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -64,10 +65,12 @@ def _direct(vllm: Vllm, prompt: EndpointPrompt, words: tuple[str, str]) -> NDArr
     assert [len(ids) for ids in verdicts] == [1, 1]
     rows = []
     for text in TEXTS:
-        asked = prompt.render(text)
+        asked = render(entry, text)
         chat = not isinstance(asked, str)
         ids = (
-            tokenizer.apply_chat_template(asked, add_generation_prompt=True, return_dict=False)
+            tokenizer.apply_chat_template(
+                list(asked), add_generation_prompt=True, return_dict=False
+            )
             if chat
             else tokenizer.encode(asked)
         )
@@ -85,7 +88,7 @@ def _gap(run: EndpointRun, direct: NDArray[np.float64]) -> float:
 
 
 def test_log_probabilities_are_those_of_transformers(vllm: Vllm) -> None:
-    direct = _direct(vllm, prompt_of(judge_of(vllm.url, form="completion")), WORDS)
+    direct = _direct(vllm, judge_of(vllm.url, form="completion"), WORDS)
     run = _run(vllm)
     assert _gap(run, direct) <= 1e-4
     assert run.report.requests == len(TEXTS) and run.report.models == ("tiny",)
@@ -96,4 +99,4 @@ def test_chats_are_read_at_the_first_token_of_the_answer(vllm: Vllm) -> None:
     judge = connected(entry)
     settings = judge.provenance().settings
     assert settings["server"]["version"]
-    assert _gap(judge.run(TEXTS), _direct(vllm, prompt_of(entry), ("SUCCESS", "FAIL"))) <= 1e-4
+    assert _gap(judge.run(TEXTS), _direct(vllm, entry, ("SUCCESS", "FAIL"))) <= 1e-4
