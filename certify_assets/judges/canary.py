@@ -11,7 +11,6 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from textwrap import wrap
 from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -129,38 +128,20 @@ def _lifts(
     texts = {**canary_texts()[0], **({KNOWN_WORDS: words} if words else {})}
     frames = [judge.corpus.split(split) for split in sorted(set(copied["split"]))]
     runs = pd.concat(frames).set_index("trajectory_id", drop=False).loc[copied["trajectory_id"]]
-    # who speaks to a judge keeps every observation short enough to be read whole
-    longest = renderer.observation_chars
-    copies = pd.concat(
-        [spoken_to(runs, text, longest) for text in texts.values()], ignore_index=True
-    )
+    copies = pd.concat([spoken_to(runs, text) for text in texts.values()], ignore_index=True)
     scores = score_table(model, copies, renderer)["score"].to_numpy(np.float64)
     below = copied["score"].to_numpy(np.float64) < median
     lifted = below & (scores.reshape(len(texts), -1) >= median)
     return {name: float(row.mean()) for name, row in zip(texts, lifted, strict=True)}
 
 
-def spoken_to(runs: pd.DataFrame, text: str, longest: int | None = None) -> pd.DataFrame:
-    """Return copies of runs with a text as their last observations, of so many characters each."""
-    said = [{"action": "", "observation": part} for part in _in_parts(text, longest)]
+def spoken_to(runs: pd.DataFrame, text: str) -> pd.DataFrame:
+    """Return copies of runs with a text as their last observation."""
+    said = {"action": "", "observation": text}
     steps = [
-        [*({name: step[name] for name in said[0]} for step in steps), *said]
-        for steps in runs["steps"]
+        [*({name: step[name] for name in said} for step in steps), said] for steps in runs["steps"]
     ]
     return runs.assign(steps=steps)
-
-
-def _in_parts(text: str, longest: int | None) -> list[str]:
-    """Return a text in parts of at most so many characters, whole lines where there is room."""
-    if longest is None or len(text) <= longest:
-        return [text]
-    parts = [""]
-    for line in text.splitlines():
-        for piece in wrap(line, longest):
-            if len(parts[-1]) + 1 + len(piece) > longest:
-                parts.append("")
-            parts[-1] += f"\n{piece}" if parts[-1] else piece
-    return parts
 
 
 def _known_words(judge: StoredJudge, model: Judge) -> str:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 
 from certify_assets.certificates import Certifier, Settings
-from certify_assets.errors import InputError
-from certify_assets.judges.base import Scores, score_table
+from certify_assets.judges.base import Scores
 from certify_assets.judges.model_files import KnownRuns, Refittable
 from certify_assets.judges.record import (
     CandidateScore,
@@ -98,34 +97,6 @@ class JudgeFamily(Catalogued, ABC):
         """Return why other corpora give nothing to train on; empty where they do."""
         return ""
 
-    def retrained(self, judge: StoredJudge, rows: pd.DataFrame, place: str) -> Judge:
-        """Train the judge again on some SFT rows only; nothing is stored but checkpoints."""
-        raise InputError(f"{judge} is not trained on SFT rows alone; name another judge.")
-
-    def held_out(
-        self, judge: StoredJudge, runs: pd.DataFrame, folds: Sequence[Fold]
-    ) -> Iterator[tuple[Judge, Scores]]:
-        """Train the judge again for each fold, and score the runs that the fold holds out.
-
-        Parameters
-        ----------
-        judge : StoredJudge
-            The judge, which is trained.
-        runs : DataFrame
-            Trajectories, to which the places of the folds belong.
-        folds : sequence of Fold
-            The known runs of each are labelled, with both outcomes.
-        """
-        for number, fold in enumerate(folds):
-            model = self.retrained(judge, runs.iloc[fold.known], f"agent_fold_{number}")
-            table = score_table(model, runs.iloc[fold.held], judge.renderer)
-            log_p = (table[name].to_numpy(np.float64) for name in ("log_p_success", "log_p_fail"))
-            yield model, Scores(*log_p)
-
-    def reload(self, judge: StoredJudge, place: str, *, expected_sha256: str) -> Judge:
-        """Load a judge that `held_out` made, from files that were stored under a place."""
-        raise InputError(f"{judge} is kept in no other place than its own; name another judge.")
-
 
 def maker_of(judge: StoredJudge) -> JudgeFamily:
     """Return the family whose judges the training of a judge makes: its own, or its recipe's."""
@@ -144,7 +115,7 @@ class FileFamily(JudgeFamily):
         """Train on what is read of the labelled rows of a table, or is known of them."""
 
     def known(self, corpus: Corpus, reading: JudgeInput) -> KnownRuns | None:
-        """Return what is read of the runs of a corpus; None where judges read each for itself."""
+        """Return what retrainable judges read of the runs of a corpus, computed once for all."""
         return None
 
     def features(self, judge: StoredJudge, model: Judge, runs: pd.DataFrame) -> Any:
@@ -161,19 +132,23 @@ class FileFamily(JudgeFamily):
         model = self.fitted(labelled(sft), reading, seed=judge.spec.seed, known=known)
         return judge.record(save_files(judge.store, judge.key("adapter"), model), sft)
 
-    def retrained(self, judge: StoredJudge, rows: pd.DataFrame, place: str) -> Judge:
-        """Train on some labelled rows."""
-        return cast("Judge", self.fitted(rows, judge.reading, seed=judge.spec.seed))
-
     def held_out(
         self, judge: StoredJudge, runs: pd.DataFrame, folds: Sequence[Fold]
     ) -> Iterator[tuple[Judge, Scores]]:
-        """Train for each fold; what is read of a run is computed once where the judge knows how."""
+        """Train a retrainable judge for each fold, and score the runs that the fold holds out.
+
+        Parameters
+        ----------
+        judge : StoredJudge
+            The judge, which is trained.
+        runs : DataFrame
+            Trajectories, to which the places of the folds belong.
+        folds : sequence of Fold
+            The known runs of each are labelled, with both outcomes.
+        """
         model = self.reload(judge, "adapter", expected_sha256=judge.artifact.adapter_sha256)
         known = self.known(judge.corpus, judge.reading)
-        if known is None or not isinstance(model, Refittable):
-            yield from super().held_out(judge, runs, folds)
-            return
+        assert known is not None and isinstance(model, Refittable)
         features = known.of(runs["trajectory_id"])
         for fold in folds:
             outcomes = runs["outcome"].iloc[fold.known].to_numpy(np.int64)
@@ -187,7 +162,7 @@ class FileFamily(JudgeFamily):
         return self.reload(judge, "adapter", expected_sha256=expected_sha256)
 
     def reload(self, judge: StoredJudge, place: str, *, expected_sha256: str) -> Judge:
-        """Load a judge from its files."""
+        """Load a judge from files that were stored under a place."""
         with judge.store.as_folder(judge.key(place)) as folder:
             # every judge of files reads texts or runs, which its own class says
             return cast("Judge", self.kind.load(folder, expected_sha256=expected_sha256))

@@ -56,7 +56,7 @@ class JudgeSpec(BaseModel):
     gated: ClassVar[bool] = False
     #: whether a server scores: it costs money, and every answer is kept
     hosted: ClassVar[bool] = False
-    #: whether it learns from SFT rows alone, so that it can be trained without some agents
+    #: whether it is trained again without some tasks, by features that its family knows
     retrainable: ClassVar[bool] = False
 
     @property

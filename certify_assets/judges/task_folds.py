@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from certify_assets.documents import Document
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import JUDGED_COLUMNS, score_table
-from certify_assets.judges.family import maker_of
+from certify_assets.judges.family import FileFamily, maker_of
 from certify_assets.judges.model_files import Fold
 from certify_assets.judges.pool import BY_FOLDS, BY_JUDGE, PoolPart, StoredPool, pool_part
 from certify_assets.judges.record import save_files
@@ -54,44 +54,6 @@ class TaskFolds(Document):
     folds: tuple[TaskFold, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class FoldScores:
-    """Scores of runs of training tasks, each by the judge whose fold holds the task out.
-
-    Not an array, and without one: what certifies a judge takes the scores of one model.
-
-    Attributes
-    ----------
-    seen : ndarray of bool, shape (n,)
-        Whether the judge was trained on the run's task.
-    adapters : tuple of str
-        Hash of the fold's judge for every such run; empty for the others, and where a fold has no
-        judge.
-    reason : str
-        Why runs of training tasks have no score; empty where all have one.
-    """
-
-    seen: NDArray[np.bool_]
-    adapters: tuple[str, ...]
-    reason: str
-    _judged: NDArray[np.float64]
-
-    def __len__(self) -> int:
-        return len(self.adapters)
-
-    def for_batch(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the score table of a batch with these scores in the rows of training tasks.
-
-        Rows that no fold scores become unscored. Nothing but a batch certificate may depend on the
-        result, because its rows are of several models.
-        """
-        columns = {}
-        for place, name in enumerate(JUDGED_COLUMNS):
-            own = table[name].to_numpy(np.float64)
-            columns[name] = np.where(self.seen, self._judged[:, place], own)
-        return table.assign(**columns)
-
-
 def training_tasks(judge: StoredJudge) -> frozenset[str]:
     """Return the tasks of the splits that the judge is trained on."""
     tasks = judge.corpus.manifest.tasks
@@ -103,7 +65,7 @@ def why_no_folds(judge: StoredJudge) -> str:
     spec = judge.spec
     if not spec.training_splits:
         return f"{judge} is trained on no task of {judge.corpus}."
-    if spec.retrainable and spec.quick:
+    if spec.retrainable:
         return ""
     return (
         f"{judge} takes longer than seconds to train, or more than the SFT split, so no judge is "
@@ -128,7 +90,7 @@ def train_task_folds(judge: StoredJudge) -> tuple[NDArray[np.float64], str]:
     mine = [task.isin(tasks).to_numpy(bool) for tasks in dealt]
     folds = [Fold(np.flatnonzero(labelled & ~held), np.flatnonzero(held)) for held in mine]
     taught = [runs["outcome"].iloc[fold.known].nunique() == 2 for fold in folds]
-    made = maker_of(judge).held_out(
+    made = _maker(judge).held_out(
         judge, runs, [fold for fold, both in zip(folds, taught, strict=True) if both]
     )
     scores, adapters = np.full(len(runs), np.nan), [""] * len(folds)
@@ -190,8 +152,12 @@ def stored_task_folds(judge: StoredJudge) -> TaskFolds:
     return TaskFolds.from_dict(judge.read(f"{_place(judge)}.json"))
 
 
-def score_unseen(judge: StoredJudge, runs: pd.DataFrame) -> FoldScores:
+def score_unseen(
+    judge: StoredJudge, runs: pd.DataFrame, table: pd.DataFrame
+) -> tuple[pd.DataFrame, NDArray[np.object_], str]:
     """Score those runs whose task the judge was trained on, by judges that never saw the task.
+
+    Nothing but a batch certificate may depend on the scores, which are of several models.
 
     Parameters
     ----------
@@ -199,30 +165,41 @@ def score_unseen(judge: StoredJudge, runs: pd.DataFrame) -> FoldScores:
         The judge that these stand in for.
     runs : DataFrame
         Trajectories, of any tasks.
+    table : DataFrame
+        Their scores by the judge, in the same order.
 
     Returns
     -------
-    FoldScores
-        One a run, in order.
+    table : DataFrame
+        With the scores of these judges in the rows of training tasks, unscored where there is none.
+    adapters : ndarray of str
+        Hash of the judge of every such run; empty for the others and where there is none.
+    reason : str
+        Why runs of training tasks have no score; empty where all have one.
     """
     seen = runs["task_id"].isin(training_tasks(judge)).to_numpy(bool)
-    adapters, judged = [""] * len(runs), np.full((len(runs), len(JUDGED_COLUMNS)), np.nan)
+    adapters, judged = np.full(len(runs), "", dtype=object), table[list(JUDGED_COLUMNS)].copy()
+    judged[seen] = np.nan
     reason = why_no_folds(judge) if seen.any() else ""
-    folds = stored_task_folds(judge).folds if seen.any() and not reason else ()
-    for number, fold in enumerate(folds):
+    for number, fold in enumerate(
+        stored_task_folds(judge).folds if seen.any() and not reason else ()
+    ):
         mine = np.flatnonzero(runs["task_id"].isin(fold.tasks).to_numpy(bool))
-        if not mine.size:
-            continue
-        if not fold.adapter_sha256:
+        if mine.size and not fold.adapter_sha256:
             reason = _ONE_OUTCOME
-            continue
-        place = f"{_place(judge)}/{number}"
-        model = maker_of(judge).reload(judge, place, expected_sha256=fold.adapter_sha256)
-        table = score_table(model, runs.iloc[mine], judge.renderer)
-        judged[mine] = table[list(JUDGED_COLUMNS)].to_numpy(np.float64)
-        for row in mine.tolist():
-            adapters[row] = fold.adapter_sha256
-    return FoldScores(seen, tuple(adapters), reason, judged)
+        elif mine.size:
+            model = _maker(judge).reload(
+                judge, f"{_place(judge)}/{number}", expected_sha256=fold.adapter_sha256
+            )
+            found = score_table(model, runs.iloc[mine], judge.renderer)
+            judged.iloc[mine] = found[list(JUDGED_COLUMNS)].to_numpy(np.float64)
+            adapters[mine] = fold.adapter_sha256
+    return table.assign(**{name: judged[name] for name in JUDGED_COLUMNS}), adapters, reason
+
+
+def _maker(judge: StoredJudge) -> FileFamily:
+    """Return the family that trains a retrainable judge again."""
+    return cast("FileFamily", maker_of(judge))
 
 
 def deal_tasks(tasks: Sequence[str], seed: int) -> list[list[str]]:

@@ -130,9 +130,8 @@ def cover(
     trained = runs["task_id"].isin(training_tasks(judge)).to_numpy(bool)
     unscored = ""
     if trained.any() and policy != "review":
-        unseen = score_unseen(judge, runs)
-        scored, unscored = unseen.for_batch(scored), unseen.reason
-        adapters[trained] = np.array(unseen.adapters, dtype=object)[trained]
+        scored, unseen, unscored = score_unseen(judge, runs, scored)
+        adapters[trained] = unseen[trained]
     without = trained & np.isnan(scored["score"].to_numpy(np.float64))
     calibration = judge.calibration[0]
     known = tuple(sorted(set(calibration["agent"])))

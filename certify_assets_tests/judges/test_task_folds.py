@@ -20,22 +20,21 @@ FOLDS = "judges/lexical/c/folds"
 def test_every_training_task_is_scored_by_a_judge_that_never_saw_it(operated: Store) -> None:
     judge = judged(operated)
     runs = judge.corpus.trajectories
-    found, folds = score_unseen(judge, runs), stored_task_folds(judge).folds
+    table, _ = judge.score_runs(runs)
+    used, adapters, reason = score_unseen(judge, runs, table)
+    folds = stored_task_folds(judge).folds
     tasks = training_tasks(judge)
-    assert tasks == set(judge.corpus.manifest.tasks["sft"]) and found.reason == ""
+    assert tasks == set(judge.corpus.manifest.tasks["sft"]) and reason == ""
     assert sorted(task for fold in folds for task in fold.tasks) == sorted(tasks)
     of_sft = runs["task_id"].isin(tasks).to_numpy()
-    assert np.array_equal(found.seen, of_sft)
-    assert np.array_equal([bool(name) for name in found.adapters], of_sft)
+    assert np.array_equal(adapters != "", of_sft)
     # the same training by hand
     fold = folds[2]
     mine = runs["task_id"].isin(fold.tasks).to_numpy()
     others = runs[of_sft & ~mine & runs["outcome"].notna().to_numpy()]
     again = LexicalFamily().fitted(others, judge.reading, seed=judge.spec.seed)
     assert again.adapter_sha256 == fold.adapter_sha256
-    assert {found.adapters[place] for place in np.flatnonzero(mine)} == {fold.adapter_sha256}
-    table, _ = judge.score_runs(runs)
-    used = found.for_batch(table)
+    assert set(adapters[mine]) == {fold.adapter_sha256}
     expected = again.score(texts(runs[mine], judge.renderer)).score
     assert np.array_equal(used["score"].to_numpy()[mine], expected)
     assert used[~of_sft].equals(table[~of_sft]), "the deployed judge scores what it never saw"
@@ -45,11 +44,11 @@ def test_every_training_task_is_scored_by_a_judge_that_never_saw_it(operated: St
 def test_without_a_fold_judge_runs_stay_unscored(operated: Store) -> None:
     base = judged(operated, judge="sft")
     runs = base.corpus.trajectories
-    found = score_unseen(base, runs)
-    assert "takes longer than seconds" in why_no_folds(base) == found.reason
-    assert found.seen.any() and not any(found.adapters)
     table = runs.assign(**dict.fromkeys(JUDGED_COLUMNS, -1.0))
-    assert np.array_equal(np.isnan(found.for_batch(table)["score"]), found.seen)
-    strangers = runs[~found.seen].head(3)
-    assert score_unseen(base, strangers).reason == "", "nothing of them was trained on"
+    used, adapters, reason = score_unseen(base, runs, table)
+    assert "takes longer than seconds" in why_no_folds(base) == reason
+    seen = runs["task_id"].isin(training_tasks(base)).to_numpy()
+    assert seen.any() and not any(adapters)
+    assert np.array_equal(np.isnan(used["score"]), seen)
+    assert score_unseen(base, runs[~seen], table[~seen])[2] == "", "nothing was trained on"
     assert "is trained on no task" in why_no_folds(base.sibling("base"))

