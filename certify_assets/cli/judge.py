@@ -173,6 +173,8 @@ def _new_runs(
     from certify_assets.corpora.formats import gather_corpus
     from certify_assets.corpora.schema import to_frame
 
+    # runs take longer to read
+    judge.require_trained()
     unlabelled = {"keep_unlabelled": True}
     name = judge.corpus.name
     with gather_corpus(paths, format=format_name, name=name, options=unlabelled) as (runs, found):

@@ -80,27 +80,19 @@ class JudgedCorpus(StoredJudge):
             counted(record.training_rows)
         return self.stored_artifact
 
-    def load(
-        self, *, expected_sha256: str = "", resume: bool = False, replay: bool = False
-    ) -> Judge:
+    def load(self, *, expected_sha256: str = "", replay: bool = False) -> Judge:
         """Load the trained judge, by default the current one; see `JudgeFamily.load`."""
         expected = expected_sha256 or self.artifact.adapter_sha256
-        return self.maker.load(self, expected_sha256=expected, resume=resume, replay=replay)
+        return self.maker.load(self, expected_sha256=expected, replay=replay)
 
     def score(self, *, report: Report = silent) -> pd.DataFrame:
         """Score RL, CAL and TEST and store the table and the pool; TEST rows carry no outcome."""
         # certificates take both: neither is stored without the other
         with self.store.step():
-            table = self._scored(report)
-            write_pool(self)
-        return table
-
-    def _scored(self, report: Report) -> pd.DataFrame:
-        # shares of scores that an earlier run left cost nothing now
-        with self._timed("score", "shards") as counted:
-            with self.store.workplace(self.key("shards")):
+            with self._timed("score") as counted:
                 table = self._score(report)
-            counted(len(table))
+                counted(len(table))
+            write_pool(self)
         return table
 
     def _score(self, report: Report) -> pd.DataFrame:
@@ -108,7 +100,7 @@ class JudgedCorpus(StoredJudge):
 
         record, using, family = self.artifact, self.renderer, self.maker
         certifying = self._splits_to_certify()
-        model = self.load(expected_sha256=record.adapter_sha256, resume=True)
+        model = self.load(expected_sha256=record.adapter_sha256)
         parts = []
         for split in _SCORED_SPLITS:
             frame = self.corpus.split(split)
@@ -203,11 +195,11 @@ class JudgedCorpus(StoredJudge):
         return found if current and found.scores_sha256 == current.scores_sha256 else None
 
     @contextmanager
-    def _timed(self, stage: str, work: str) -> Iterator[Callable[[int], None]]:
+    def _timed(self, stage: str, work: str = "") -> Iterator[Callable[[int], None]]:
         """Measure a stage, which says how many rows it took; one that fails stores no figures."""
         # work: folder of what a killed run leaves
         rows: list[int] = []
-        continued = self.store.keeps_work(self.key(work))
+        continued = bool(work) and self.store.keeps_work(self.key(work))
         cpu = time.process_time()
         yield rows.append
         figures: StageFigures = {

@@ -177,6 +177,10 @@ class StoredJudge:
                 )
         return record
 
+    def require_trained(self) -> None:
+        """Refuse a judge that is not trained, or on other sources than the stored ones."""
+        _ = self.artifact
+
     def _require_settings(self, record: JudgeRecord) -> None:
         """Refuse a record of a judge of judges.yaml that was trained with other settings."""
         spec, then = self.spec, record.reads

@@ -95,3 +95,6 @@ def test_what_cannot_be_scored_is_a_sentence(call: Call, root: Path, tmp_path: P
     assert call(f"judge score nope {runs} --out {tmp_path}/x.csv").code == 2
     untrained = call(f"judge score c {runs} --judge base --out {tmp_path}/x.csv")
     assert untrained.code == 2 and untrained.err.count("\n") <= 2
+    (broken := tmp_path / "broken.jsonl").write_text("no runs")
+    unknown = call(f"judge score c {broken} --judge nope --out {tmp_path}/x.csv")
+    assert "there is no judge 'nope'" in unknown.err, "before the runs are read"
