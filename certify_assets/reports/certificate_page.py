@@ -56,7 +56,6 @@ _HOLDS = {
 #: findings that the provenance of a certificate holds
 _PROVENANCE: dict[str, str] = {
     "accepted_structural_leak": "The outcome can be predicted without reading the run: {}",
-    "training_limits": "{}.",
     "pseudo_labels": "It is certified on half B of CAL alone, and not all of its training is "
     "labelled by reviewers: {}.",
 }

@@ -90,13 +90,11 @@ def test_controls_and_lineage_are_told(certified: Case) -> None:
 def test_what_a_judge_was_trained_on_and_chosen_from_is_said() -> None:
     cal = score_table(30, seed=9, signal=1.5)
     told = {
-        "training_limits": "it has read web text",
         "pseudo_labels": "7 runs were taken as failures",
         "split": "cal_half_b",
     }
     page = text_of(render_page([small(cal, provenance=told, candidates=4)], cal, title="told"))
     for words in (
-        "training_limits It has read web text.",
         "7 runs were taken as failures",
         "of 30 tasks in half B of CAL",
         "4 candidates compared on these outcomes",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 from certify_assets.corpora.rendering import defuse
 from certify_assets.documents import Document
@@ -190,13 +190,12 @@ def _first_position(choice: Mapping[str, Any]) -> dict[str, float | None]:
     )
 
 
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _number(value: Any) -> float | None:
     """Return a number of a server; None stays None, and anything else is NaN."""
-    return None if value is None else float(value) if _is_number(value) else math.nan
+    if value is None:
+        return None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number else math.nan
 
 
 def _count(usage: Any, name: str) -> int | None:

