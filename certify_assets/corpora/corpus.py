@@ -262,7 +262,7 @@ class Corpus:
         """Whether the stored runs are those of the source as it is now."""
         if not (self.has("import.json") and self.has("trajectories.parquet")):
             return False
-        then, now = self.import_summary, source_sha256(self.config)
+        then, now = self.import_summary, _source_sha256(self.config)
         read = (then.source_sha256, then.sha256)
         return bool(now and self.version.number) and read == (now, self.trajectories_sha256)
 
@@ -280,7 +280,7 @@ class Corpus:
                 label_source="the reward of the MiniWoB++ page",
             )
         # before it is read: what changes meanwhile is read the next time
-        source = source_sha256(config)
+        source = _source_sha256(config)
         with self._gathered(config) as (runs, facts):
             if check is not None:
                 table = run_table(runs.trajectories())
@@ -472,3 +472,7 @@ class Corpus:
 
 def _is_gone(path: Path) -> bool:
     return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+
+
+def _source_sha256(config: CorpusConfig) -> str:
+    return source_sha256(config.paths, config.format, config.options)

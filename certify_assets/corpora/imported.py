@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from certify_assets._version import __version__
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.storage.urls import is_url
-
-if TYPE_CHECKING:
-    from certify_assets.corpora.config import CorpusConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,16 +62,16 @@ class ImportSummary(ImportFacts):
     source_sha256: str = ""
 
 
-def source_sha256(config: CorpusConfig) -> str:
+def source_sha256(paths: Sequence[str], format: str, options: Mapping[str, Any]) -> str:
     """Hash all that an import depends on; empty where its source is not files of this machine."""
-    if not config.paths or any(map(is_url, config.paths)):
+    if not paths or any(map(is_url, paths)):
         return ""
     files = {
         str(path): sha256_file(path)
-        for place in map(Path, config.paths)
+        for place in map(Path, paths)
         for path in ([place] if place.is_file() else _files_below(place))
     }
-    about = [__version__, config.format, dict(config.options), files]
+    about = [__version__, format, dict(options), files]
     return sha256_bytes(canonical_json(about))
 
 
