@@ -27,12 +27,12 @@ from certify_assets.corpora.judged import (
 )
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError, UnfitTableError, UnlabelledRunError
+from certify_assets.tables.cells import TableError, likely_column, number_of
 from certify_assets.tables.drawn import DrawnFile, filled
-from certify_assets.tables.reading import read_table
+from certify_assets.tables.reading import matched, read_table
 from certify_assets.tables.run_labels import RunLabels, reading_of_scores, require_ids
 from certify_assets.tables.score_table import ScoreTable, read_score_table
 from certify_assets.tables.settings import COLUMNS, ReadingOptions
-from certify_assets.tables.table import TableError, likely_column, matched, number_of
 
 if TYPE_CHECKING:
     from certify_assets.certificates import CertificateSet

@@ -346,8 +346,8 @@ def _higher(scores: ArrayLike, reading: ReadingOptions) -> ArrayLike:
 
 def _read(frame: Any, reading: ReadingOptions) -> ScoreTable:
     """Read a frame as a score table, in the words of a call."""
+    from certify_assets.tables.cells import TableError
     from certify_assets.tables.score_table import read_score_table
-    from certify_assets.tables.table import TableError
 
     try:
         return read_score_table(frame, reading).choose_split("cal").labelled()

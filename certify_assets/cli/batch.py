@@ -53,7 +53,7 @@ from certify_assets.cli.reading import (
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
 from certify_assets.files import read_json, sha256_file, write_json_atomic
-from certify_assets.tables.batch_draws import (
+from certify_assets.tables.drawn import (
     draw_rows,
     draw_sheet,
     labels_of,

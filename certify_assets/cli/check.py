@@ -26,9 +26,9 @@ from certify_assets.certificates.certificate_files import (
     load_certificates,
     read_certificate_file,
 )
-from certify_assets.certificates.disagreements import OUTCOME_WORDS, confusion
 from certify_assets.certificates.inputs import known_tasks, task_codes
 from certify_assets.certificates.scale import share_doubt
+from certify_assets.certificates.sides import OUTCOME_WORDS, confusion
 from certify_assets.cli.gate import report_gate
 from certify_assets.cli.options import (
     OPEN_SHARE,
@@ -68,10 +68,10 @@ from certify_assets.cli.reading import (
 )
 from certify_assets.documents import JsonObject
 from certify_assets.errors import ForgedCertificateError, InputError, StaleCertificateError
+from certify_assets.tables.cells import ScoreScaleError
 from certify_assets.tables.decisions import Decisions, decide_table
 from certify_assets.tables.score_table import ScoreTable
 from certify_assets.tables.settings import ReadingOptions
-from certify_assets.tables.table import ScoreScaleError
 from certify_assets.tables.writing import harmless
 from certify_assets.words import WORDS, number_of, percent
 

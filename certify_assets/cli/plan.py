@@ -49,9 +49,9 @@ from certify_assets.tables.drawn import (
     require_first_sample,
     sheet,
 )
+from certify_assets.tables.reading import matched
 from certify_assets.tables.score_table import ScoreTable
 from certify_assets.tables.settings import COLUMNS, ReadingOptions
-from certify_assets.tables.table import matched
 from certify_assets.tables.writing import harmless
 from certify_assets.words import number_of, percent
 

@@ -27,6 +27,7 @@ from certify_assets.corpora import CERTIFYING
 from certify_assets.documents import JsonObject
 from certify_assets.errors import ForgedCertificateError, InputError, unknown_setting
 from certify_assets.files import parse_yaml, read_json
+from certify_assets.tables.cells import TableError
 from certify_assets.tables.drawn import DrawnFile, drawn_again, labels_of_draw, names_of
 from certify_assets.tables.run_labels import RunLabels, reading_of_scores, require_ids
 from certify_assets.tables.score_table import ScoreTable, read_score_table
@@ -38,7 +39,6 @@ from certify_assets.tables.settings import (
     parse_columns,
     written_columns,
 )
-from certify_assets.tables.table import TableError
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate

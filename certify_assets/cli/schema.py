@@ -27,7 +27,7 @@ def schema(document: str) -> None:
 def schema_of(document: str) -> dict[str, Any]:
     """Return the JSON schema of a document, generated from its class."""
     if document == "certificate":
-        from certify_assets.certificates.schema import document_schema
+        from certify_assets.certificates.certificate_files import document_schema
 
         return document_schema()
     if document == "settings":

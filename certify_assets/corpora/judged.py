@@ -18,9 +18,9 @@ from certify_assets.corpora.formats.outcomes import Unclear
 from certify_assets.corpora.formats.records import JSON, has_fields, json_rows, mapping
 from certify_assets.corpora.formats.scout import is_scan, read_scan
 from certify_assets.errors import InputError
+from certify_assets.tables.cells import number_of
 from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.settings import COLUMNS
-from certify_assets.tables.table import number_of
 
 if TYPE_CHECKING:
     from certify_assets.corpora.imported import ImportFacts

@@ -24,10 +24,10 @@ from certify_assets.operations.labels import (
     reviewer_name,
 )
 from certify_assets.operations.review_queue import Queue
+from certify_assets.tables.cells import TableError, name_of
 from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.settings import TableSettings
-from certify_assets.tables.table import TableError, name_of
 from certify_assets.tables.writing import write_table_file
 
 _MOST_FAULTS = 20

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
-from certify_assets.certificates.disagreements import OUTCOME_WORDS, confusion
 from certify_assets.certificates.findings import RELABELLED
 from certify_assets.certificates.gates import sample_gate
+from certify_assets.certificates.sides import OUTCOME_WORDS, confusion
 from certify_assets.reports.certificate_figures import build_panels
 from certify_assets.reports.certificate_source import PageSource, deployed
 from certify_assets.reports.page import Banner, PageCell, PageTable, Remark, Section, render

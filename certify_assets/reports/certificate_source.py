@@ -117,7 +117,7 @@ class PageSource:
     @cached_property
     def disagreements(self) -> pd.DataFrame:
         """Their labelled runs that were decided otherwise, the worst first; with run and link."""
-        from certify_assets.certificates.disagreements import disagreements
+        from certify_assets.certificates.sides import disagreements
 
         cal, decisions = self.cal, np.array(self.decisions)
         places = disagreements(decisions, cal["score"], cal["outcome"])

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.diagnosis import FEW_TASKS
 from certify_assets.errors import InputError, quoted
+from certify_assets.tables.cells import number_of
 from certify_assets.tables.reading import read_table
-from certify_assets.tables.table import number_of
 
 _NEEDED, _OPTIONAL = ("success_rate", "auroc", "coverage"), ("n_eff", "tasks")
 FEWEST_POINTS = 3

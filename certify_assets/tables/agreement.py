@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from certify_assets.arrays import Floats, Integers
 from certify_assets.certificates.procedures import clopper_pearson_upper
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 CONFIDENCE = 0.95
 _TAIL = (1 - CONFIDENCE) / 2
@@ -23,8 +21,6 @@ _SEED = 42
 _FEWEST_TASKS = 10
 #: share of draws that may have no kappa, since everything in them has one outcome
 _UNDEFINED = 0.05
-#: tasks or pairs of reviewers, times draws, that are in memory at the same time
-_MOST_VALUES = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -139,67 +135,57 @@ def measure_agreement(
         of_run.setdefault(one.trajectory_id, []).append(one)
     pairs = [pair for run in of_run.values() for pair in combinations(sorted(run), 2)]
     counts = _counts(pairs, tasks)
-    kappa = float(_kappas(counts, np.ones((1, counts.shape[0])))[0])
+    kappa = _kappa(counts, np.ones(len(counts)))
     low, high = _interval(counts, draws)
     right: dict[str, list[bool]] = {one.reviewer: [] for one in said}
     for one, outcome in gold:
         right.setdefault(one.reviewer, []).append(one.outcome == outcome)
     return Agreement(
         runs=len({first.trajectory_id for first, _ in pairs}),
-        tasks=counts.shape[0],
+        tasks=len(counts),
         pairs=len(pairs),
         differing=sum(first.outcome != second.outcome for first, second in pairs),
-        kappa=None if np.isnan(kappa) else kappa,
+        kappa=None if math.isnan(kappa) else kappa,
         low=low,
         high=high,
         reviewers=tuple(ReviewerFigures.of(name, right[name]) for name in sorted(right)),
     )
 
 
-def _counts(pairs: Sequence[tuple[Said, Said]], tasks: Mapping[str, str]) -> csr_array:
-    """Count pairs of labels by task: those that differ, and three columns a pair of reviewers.
+def _counts(pairs: Sequence[tuple[Said, Said]], tasks: Mapping[str, str]) -> Floats:
+    """Count pairs of labels by task and pair of reviewers, shape (tasks, pairs, 4).
 
-    The columns are their shared runs, successes of the first, and successes of the second.
+    They are all pairs, successes of the first, successes of the second, and differences.
     """
-    from scipy.sparse import csr_array
-
     rows = _codes([tasks.get(first.trajectory_id, first.trajectory_id) for first, _ in pairs])
     who = _codes([(first.reviewer, second.reviewer) for first, second in pairs])
-    outcomes = np.array([[one.outcome for one in pair] for pair in pairs]).reshape(-1, 2)
-    several = int(who.max(initial=-1)) + 1
-    columns = np.concatenate([0 * who, 1 + who, 1 + several + who, 1 + 2 * several + who])
-    differs = outcomes[:, 0] != outcomes[:, 1]
-    values = np.concatenate([differs, np.ones(len(pairs)), outcomes[:, 0], outcomes[:, 1]])
-    shape = (int(rows.max(initial=-1)) + 1, 1 + 3 * several)
-    return csr_array((values.astype(np.float64), (np.tile(rows, 4), columns)), shape=shape)
+    found = np.zeros((rows.max(initial=-1) + 1, who.max(initial=-1) + 1, 4))
+    given = [(1, a.outcome, b.outcome, a.outcome != b.outcome) for a, b in pairs]
+    np.add.at(found, (rows, who), np.reshape(given, (-1, 4)))
+    return found
 
 
-def _codes(names: Sequence[Hashable]) -> NDArray[np.int64]:
+def _codes(names: Sequence[Hashable]) -> Integers:
     """Number names in the order in which they first come."""
     number: dict[Hashable, int] = {}
     return np.array([number.setdefault(name, len(number)) for name in names], dtype=np.int64)
 
 
-def _kappas(counts: csr_array, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the pooled kappa where each task counts as often as a row of weights says."""
-    sums = weights @ counts
-    size, first, second = np.split(sums[:, 1:], 3, axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        expected = (first * (size - second) + (size - first) * second) / size
-        kappas: NDArray[np.float64] = 1.0 - sums[:, 0] / np.nansum(expected, axis=1)
-    return np.where(np.isfinite(kappas), kappas, np.nan)
+def _kappa(counts: Floats, weights: Floats | Integers) -> float:
+    """Return the pooled kappa where each task counts as often as its weight says; NaN for none."""
+    pairs, first, second, differing = np.tensordot(weights, counts, 1).T
+    there = pairs > 0
+    expected = (first * (pairs - second) + (pairs - first) * second)[there] / pairs[there]
+    return 1 - float(differing.sum() / total) if (total := expected.sum()) else math.nan
 
 
-def _interval(counts: csr_array, draws: int) -> tuple[float | None, float | None]:
-    tasks = counts.shape[0]
+def _interval(counts: Floats, draws: int) -> tuple[float | None, float | None]:
+    tasks = len(counts)
     # where nobody differs every draw has kappa 1, which is no interval
-    if tasks < _FEWEST_TASKS or not counts[:, [0]].sum():
+    if tasks < _FEWEST_TASKS or not counts[..., -1].any():
         return None, None
     rng, share = np.random.default_rng(_SEED), np.full(tasks, 1 / tasks)
-    most = max(1, _MOST_VALUES // max(counts.shape))
-    sizes = [min(most, draws - start) for start in range(0, draws, most)]
-    drawn = (rng.multinomial(tasks, share, size).astype(np.float64) for size in sizes)
-    kappas = np.concatenate([_kappas(counts, weights) for weights in drawn])
+    kappas = [_kappa(counts, rng.multinomial(tasks, share)) for _ in range(draws)]
     if np.isnan(kappas).mean() > _UNDEFINED:
         return None, None
     low, high = np.nanquantile(kappas, [_TAIL, 1 - _TAIL])

@@ -16,11 +16,8 @@ from numpy.typing import NDArray
 
 from certify_assets.arrays import Floats, Objects
 from certify_assets.names import folding, spelled, two_spellings
-from certify_assets.tables.outcomes import OutcomeColumn
-from certify_assets.tables.settings import TableSettings
-from certify_assets.tables.table import (
+from certify_assets.tables.cells import (
     MISSING_ID,
-    Table,
     TableError,
     array_of,
     each,
@@ -29,6 +26,9 @@ from certify_assets.tables.table import (
     number_of,
     shown,
 )
+from certify_assets.tables.outcomes import OutcomeColumn
+from certify_assets.tables.reading import Table
+from certify_assets.tables.settings import TableSettings
 
 # 1,234 may be a thousand and more, and 1.234 where the numbers next to it have no point
 _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}([.,]\d{3})+\s*")

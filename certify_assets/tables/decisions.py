@@ -46,7 +46,7 @@ class Decisions:
 
     def disagreements(self) -> Integers:
         """Return the places of decided rows whose label says otherwise, the worst first."""
-        from certify_assets.certificates.disagreements import disagreements
+        from certify_assets.certificates.sides import disagreements
 
         return disagreements(self.rows.decisions, self.table.scores, self.table.labels)
 

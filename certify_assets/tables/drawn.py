@@ -1,4 +1,4 @@
-"""Runs that are drawn for labels: the file of a draw, its labels, and the first draw of a table."""
+"""Runs that are drawn for labels: the files of draws, their labels, the first draw of a table."""
 
 from __future__ import annotations
 
@@ -12,32 +12,25 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from certify_assets.certificates.inputs import UNLABELLED
+from certify_assets.certificates.batch_draw import BatchDraw
+from certify_assets.certificates.inputs import UNLABELLED, SampleInputs
 from certify_assets.certificates.one_run import fewest_rows
 from certify_assets.certificates.path_limits import path_limits, planned_rows
 from certify_assets.certificates.sampling import Draw, reading_batches, shuffled
 from certify_assets.certificates.settings import Settings
 from certify_assets.documents import CLOSED, Count, Document, Sha256
 from certify_assets.errors import InputError, UnlabelledRunError, quoted
-from certify_assets.files import read_json, write_json_atomic
+from certify_assets.files import canonical_json, read_json, sha256_bytes, write_json_atomic
 from certify_assets.tables.columns import ColumnReader
-from certify_assets.tables.reading import read_table
+from certify_assets.tables.reading import matched, read_table
 from certify_assets.tables.run_labels import RunLabels, require_ids
-from certify_assets.tables.score_table import ScoreTable
+from certify_assets.tables.score_table import ScoreTable, read_labels
 from certify_assets.tables.settings import COLUMNS, DRAWN_BY, ReadingOptions
-from certify_assets.tables.table import matched
 
 #: column that a draw adds to those of its table, next to `DRAWN_BY`
 BATCH: Final = "batch"
-_DRAWN_BY: Final = (
-    "seed={seed} count={count} attempts={attempts} estimand={estimand} most={most} table={sha256}"
-)
-_PARSED = re.compile(
-    r"seed=(?P<seed>\d{1,19}) count=(?P<count>\d{1,9}) attempts=(?P<attempts>\d{1,9}) "
-    r"estimand=(?P<estimand>tasks|runs) most=(?P<most>\d{1,9}) table=(?P<sha256>[0-9a-f]{64})"
-)
 #: part of the drawn runs of a side in every batch after the first
 _LATER: Final = 0.05
 
@@ -99,7 +92,8 @@ def sheet(
     order = shuffled(draw.seed, names_of(drawn)[1], batches)
     name = next(iter(matched(list(own), {outcome}).values()), outcome)
     own[name] = np.full(len(drawn), None, dtype=object)
-    said = np.full(len(drawn), _DRAWN_BY.format_map(draw.inputs), dtype=object)
+    named = " ".join(f"{name}={value}" for name, value in draw.inputs.items())
+    said = np.full(len(drawn), named, dtype=object)
     found = {BATCH: batches, **own, DRAWN_BY: said}
     return {key: values[order] for key, values in found.items()}
 
@@ -137,16 +131,16 @@ class DrawnFile:
                 f"{path} lacks the column {DRAWN_BY} or {name}, which certify sample writes. Give "
                 "the file of the draw as it was written."
             )
-        said = set(map(str, table.values(DRAWN_BY)))
-        found = _PARSED.fullmatch(next(iter(said), ""))
-        if len(said) != 1 or found is None:
+        try:
+            (said,) = set(map(str, table.values(DRAWN_BY)))
+            words = dict(word.split("=", 1) for word in said.split())
+            inputs = TypeAdapter(SampleInputs).validate_strings(words)
+        except ValueError:
             raise InputError(
                 f"{path}, column {DRAWN_BY} does not name one draw. Give the file as certify "
                 "sample wrote it."
-            )
-        words: dict[str, Any] = found.groupdict()
-        numbers = {key: int(word) for key, word in words.items() if word.isdecimal()}
-        draw = Draw(**{**words, **numbers, "sha256": words["sha256"]})
+            ) from None
+        draw = Draw.from_inputs(inputs)
         columns = ColumnReader(table, reading.settings)
         runs = columns.unique_ids(name)
         columns.settle()
@@ -213,6 +207,54 @@ def labels_of_draw(rows: ScoreTable, found: RunLabels | None, table: ScoreTable)
     return found.join(rows)
 
 
+_BATCH_COLUMNS: Final = ("order", "trajectory_id", "task_id", "seed", "batch_sha256", "level")
+
+
+def draw_rows(draw: BatchDraw) -> list[tuple[int | str, ...]]:
+    """Return the rows of a draw file, in the order in which runs are labelled if none is wrong."""
+    tasks = dict(zip(draw.batch.trajectories, draw.batch.tasks, strict=True))
+    levels: dict[str, int] = {}
+    for side in draw.sides:
+        for level, one in enumerate(side.sets):
+            levels |= {name: level for name in one.names if name not in levels}
+    return [
+        (number, name, tasks[name], draw.seed, draw.batch_sha256, levels[name])
+        for number, name in enumerate(draw.order, 1)
+    ]
+
+
+def draw_sheet(rows: list[tuple[int | str, ...]]) -> dict[str, NDArray[Any]]:
+    """Return the columns of the file of runs to label."""
+    columns = zip(_BATCH_COLUMNS, zip(*rows, strict=True), strict=True)
+    return {name: np.array(values, dtype=object) for name, values in columns}
+
+
+def read_draw(path: Path) -> tuple[int, list[tuple[str, ...]]]:
+    """Read the seed and the rows of a draw file."""
+    table = read_table(path, set(_BATCH_COLUMNS))
+    if set(_BATCH_COLUMNS) - table.columns.keys():
+        raise InputError(
+            f"{path} has the columns {table.listed}. Give the file as `certify batch draw` wrote "
+            f"it, with {', '.join(_BATCH_COLUMNS)}."
+        )
+    rows = list(zip(*(map(str, table.values(name)) for name in _BATCH_COLUMNS), strict=True))
+    seeds = {row[3] for row in rows}
+    # longer than any seed that `draw` takes: a number of thousands of digits is no number
+    if len(seeds) != 1 or not re.fullmatch("[0-9]{1,1000}", seed := seeds.pop()):
+        raise InputError(f"{path} does not name one seed. Give the file as it was written.")
+    return int(seed), rows
+
+
+def require_drawn(path: Path, rows: list[tuple[str, ...]], draw: BatchDraw, scores: Path) -> None:
+    """Refuse a draw file that is not the beginning of a draw."""
+    expected = [tuple(map(str, row)) for row in draw_rows(draw)]
+    if rows != expected[: len(rows)]:
+        raise InputError(
+            f"{path} was edited, or is of another batch or plan than {scores}. Give it as it was "
+            "written, with the table and the options that it was drawn with."
+        )
+
+
 class FirstDraw(BaseModel):
     """The draw that was made of a batch."""
 
@@ -265,3 +307,38 @@ def require_first(
         time = datetime.now(UTC).isoformat(timespec="seconds")
         now = FirstDraw(seed=seed, batch_sha256=sha256, time=time)
         write_json_atomic(own, Draws(draws={**kept.get(own, {}), runs: now}).to_dict())
+
+
+def require_first_draw(scores: Path, draw: BatchDraw) -> None:
+    """Keep seed and hash of a draw next to the table; refuse another draw of the same runs."""
+    # to six digits: a table that a spreadsheet saved again is no other batch
+    digits = [f"{score:.6g}" for score in draw.batch.scores.tolist()]
+    runs = sha256_bytes(canonical_json([draw.batch.trajectories, draw.batch.tasks, digits]))
+    remedy = (
+        "A second draw needs a share of δ of its own: plan it with a smaller --delta, and move {} "
+        "away."
+    )
+    require_first(scores, "draw", runs, seed=draw.seed, sha256=draw.batch_sha256, remedy=remedy)
+
+
+def labels_of(
+    path: Path, drawn: Path, allowed: set[str], reading: ReadingOptions
+) -> tuple[dict[str, int], Sequence[str]]:
+    """Read the outcomes of drawn runs by trajectory_id; an empty one is no label yet.
+
+    Returns them with what was understood of the file.
+    """
+    ids, outcomes, *_, table = read_labels(path, reading)
+    found: dict[str, int] = {}
+    for place, (name, outcome) in enumerate(zip(ids.tolist(), outcomes.tolist(), strict=True)):
+        if outcome >= 0 and found.setdefault(name, outcome) != outcome:
+            raise InputError(
+                f"{path}, {table.row(place)} gives {name!r} another outcome than an earlier "
+                "row. Settle which one holds."
+            )
+    if strange := sorted(set(found) - allowed):
+        raise InputError(
+            f"{path} labels {strange[0]!r}, which {drawn} does not have ({len(strange)} such "
+            "labels). Label the runs of the draw, with the ids that they have there."
+        )
+    return found, table.read_as

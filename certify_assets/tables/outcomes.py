@@ -11,17 +11,16 @@ from typing import Any
 
 from certify_assets.errors import InputError
 from certify_assets.files import apart_from_0_and_1
+from certify_assets.tables.cells import number_of, shown, word_of
 from certify_assets.tables.settings import TableSettings
-from certify_assets.tables.table import number_of, shown, word_of
 
-_YES = ("true", "t", "yes", "y")
-_NO = ("false", "f", "no", "n")
+_YES, _NO = ["true", "t", "yes", "y"], ["false", "f", "no", "n"]
+_GOOD = "pass passed success successful succeeded resolved solved correct"
+_BAD = "fail failed failure unsuccessful unresolved unsolved incorrect"
 #: words that say what became of a run, whatever their column is called
 _OUTCOMES = {
-    **dict.fromkeys((*_YES, "pass", "passed", "success", "successful", "succeeded"), 1),
-    **dict.fromkeys(("resolved", "solved", "correct"), 1),
-    **dict.fromkeys((*_NO, "fail", "failed", "failure", "unsuccessful"), 0),
-    **dict.fromkeys(("unresolved", "unsolved", "incorrect"), 0),
+    **dict.fromkeys([*_YES, *_GOOD.split()], 1),
+    **dict.fromkeys([*_NO, *_BAD.split()], 0),
 }
 # of a column, or of a label of traces, whose yes is a failure or may be one
 _CONTRARY = re.compile(
@@ -35,8 +34,24 @@ _CONTRARY = re.compile(
 )
 # words that people write where they give no outcome
 _UNDECIDED = frozenset(
-    ("unsure", "ignore", "ignored", "skip", "skipped", "unknown", "undecided", "unclear", "maybe")
-) | frozenset(("unlabelled", "unlabeled", "pending", "todo", "?", "-"))
+    [
+        "unsure",
+        "ignore",
+        "ignored",
+        "skip",
+        "skipped",
+        "unknown",
+        "undecided",
+        "unclear",
+        "maybe",
+        "unlabelled",
+        "unlabeled",
+        "pending",
+        "todo",
+        "?",
+        "-",
+    ]
+)
 _MOST_LABELS = 6
 
 

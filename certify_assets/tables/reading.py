@@ -1,36 +1,142 @@
-"""Table files of every kind, and frames, read under the names of columns that are wanted."""
+"""Table files of every kind, and frames, read under the names of columns that are wanted.
+
+The module csv reads delimited text: pandas fills rows that are too short, and names no line of a
+fault. Workbooks are read as their cells are stored.
+"""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
+import re
+import warnings
+import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.errors import InputError
+from certify_assets.arrays import Integers
+from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import parse_json
-from certify_assets.tables.delimited import Rows, read_delimited
-from certify_assets.tables.sheets import find_sheet
-from certify_assets.tables.table import (
-    Table,
-    array_of,
-    first_line,
-    matched,
-    nothing_in,
-    refuse_repeated,
-    renamed,
-)
+from certify_assets.tables.cells import array_of
 
 _FRAME = Path("the table")
+# a million rows of a score table take 200 MB in a workbook
 _MOST_UNPACKED = 1 << 30
 _ROWS = "Write one object a line, or a list of objects, with the columns as their keys."
+# what separates fields, and its name where it is not the comma
+_SEPARATORS = {",": "", ";": "semicolons", "\t": "tabs", "|": "bars"}
+# a run may be a field of megabytes
+_FIELD_CHARACTERS = 1 << 27
+_HEAD = 1 << 20
+#: how text in UTF-16 begins
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
+# what stands for bytes that are not UTF-8
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")
+
+
+@dataclass(frozen=True)
+class Table:
+    """The wanted columns of a file or of a frame.
+
+    Attributes
+    ----------
+    path
+        What messages call it.
+    names
+        All columns, as the file calls them.
+    columns
+        Those that were wanted and are there, by their wanted names: numbers as they are stored,
+        other values as objects.
+    lines
+        That the rows begin on: headers, blank lines and fields of several lines shift them.
+    read_as
+        What was understood that a table usually does not need: separators, encodings, names.
+    """
+
+    path: Path
+    names: list[str]
+    columns: Mapping[str, NDArray[Any]]
+    lines: Integers
+    read_as: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return int(self.lines.size)
+
+    def row(self, place: int) -> str:
+        """Name a row by its number, from 1, and its line where that is another number."""
+        number, line = place + 1, self.lines[place]
+        return f"row {number}" if line == number else f"row {number} (line {line})"
+
+    @property
+    def listed(self) -> str:
+        """Its columns, as messages list them."""
+        return ", ".join(self.names[:12])
+
+    def values(self, name: str) -> list[Any]:
+        """Return the Python values of a column."""
+        return self.columns[name].tolist()
+
+    def has(self, name: str) -> bool:
+        """Whether the file has a column, whatever its spaces, hyphens and capitals."""
+        return bool(matched(self.names, {name}))
+
+
+class Rows(NamedTuple):
+    """A header, and the rows below it: the line each begins on, and its cells or its fault."""
+
+    header: list[str]
+    rows: Iterable[tuple[int, list[Any] | str]]
+    # what was understood that a table usually does not need
+    read_as: tuple[str, ...] = ()
+
+
+def matched(names: Sequence[str], wanted: AbstractSet[str]) -> dict[str, str]:
+    """Return what a file calls the wanted columns: exactly, or alike but for case and spaces."""
+    found = {name: name for name in names if name in wanted}
+    alike: dict[str, list[str]] = {}
+    for name in filter(None, names):
+        if name not in found:
+            alike.setdefault(_plain(name), []).append(name)
+    for name in wanted - found.keys():
+        written = alike.get(_plain(name), [])
+        # of two that are alike neither is meant
+        if len(written) == 1:
+            found[name] = written[0]
+    return dict(sorted(found.items()))
+
+
+def _plain(name: str) -> str:
+    return "_".join(name.lower().replace("-", " ").replace("_", " ").split())
+
+
+def renamed(names: Mapping[str, str]) -> tuple[str, ...]:
+    """Say which columns a file calls otherwise."""
+    return tuple(
+        f"column {written.strip()!r} as {name}"
+        for name, written in names.items()
+        if name != written
+    )
+
+
+def refuse_repeated(path: Path | str, header: Sequence[str]) -> None:
+    """Refuse a header that names a column twice."""
+    if len(set(header)) < len(header):
+        twice = next(name for name in header if header.count(name) > 1)
+        raise InputError(f"{path} has two columns called {twice!r}; keep one of them.")
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of another program's message."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 def read_table(source: Any, wanted: AbstractSet[str]) -> Table:
@@ -49,7 +155,8 @@ def read_table(source: Any, wanted: AbstractSet[str]) -> Table:
         Where there is no table, or not all of it can be read.
     """
     if not isinstance(source, Path):
-        return _read_frame(source, wanted)
+        frame = source if hasattr(source, "iloc") else source.to_pandas()
+        return _of_frame(Path(frame.attrs.get("path", _FRAME)), frame.columns, wanted, frame)
     packed = source.suffix.lower() == ".gz"
     reader = _READERS.get((source.with_suffix("") if packed else source).suffix.lower())
     if source.is_dir():
@@ -63,9 +170,19 @@ def read_table(source: Any, wanted: AbstractSet[str]) -> Table:
         raise InputError(f"{source} does not exist or is not a file; check the path.")
     with _unpacked(source) if packed else source.open("rb") as stream:
         if not stream.read(1):
-            raise nothing_in(source)
+            raise _nothing_in(source)
         stream.seek(0)
         return reader(source, stream, wanted)
+
+
+def _nothing_in(path: Path | str) -> InputError:
+    return InputError(
+        f"{path} is empty, or holds blank lines only; write a header and one row a trajectory."
+    )
+
+
+def _too_large(path: Path | str) -> InputError:
+    return InputError(f"{path} unpacks to more than 1 GiB; save it as Parquet.")
 
 
 def _unpacked(packed: Path) -> IO[bytes]:
@@ -76,16 +193,12 @@ def _unpacked(packed: Path) -> IO[bytes]:
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{packed} cannot be unpacked ({error}); save it again.") from None
     if len(data) > _MOST_UNPACKED:
-        raise InputError(f"{packed} unpacks to more than 1 GiB; save it as Parquet.")
+        raise _too_large(packed)
     return io.BytesIO(data)
 
 
-def _read_delimited(path: Path, stream: IO[bytes], wanted: AbstractSet[str]) -> Table:
-    text = read_delimited(path, stream.read(), wanted)
-    table = _of_rows(path, text, wanted)
-    if not text.header:
-        raise nothing_in(path)
-    return table
+def _read_text(path: Path, stream: IO[bytes], wanted: AbstractSet[str]) -> Table:
+    return _of_rows(path, read_delimited(path, stream.read(), wanted), wanted)
 
 
 def _read_sheet(path: Path, stream: IO[bytes], wanted: AbstractSet[str]) -> Table:
@@ -98,12 +211,11 @@ def _read_json(path: Path, stream: IO[bytes], wanted: AbstractSet[str]) -> Table
         text = stream.read().decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8 text; save it in UTF-8.") from None
+    lines, rows = enumerate(text.split("\n"), 1), dict[int, Any]()
     if text.lstrip().startswith("["):
-        listed = _parsed(text, path)
-        rows = dict(enumerate(listed, 1)) if isinstance(listed, list) else {1: listed}
+        rows = dict(enumerate(_parsed(text, f"{path}"), 1))
     else:
-        lines = enumerate(text.split("\n"), 1)
-        rows = {line: _parsed(part, path, line) for line, part in lines if part.strip()}
+        rows = {line: _parsed(part, f"{path}, line {line}") for line, part in lines if part.strip()}
     for line, row in rows.items():
         if not isinstance(row, dict):
             raise InputError(f"{path}, line {line} is not a JSON object. {_ROWS}")
@@ -112,11 +224,10 @@ def _read_json(path: Path, stream: IO[bytes], wanted: AbstractSet[str]) -> Table
     return _of_rows(path, Rows(names, cells), wanted)
 
 
-def _parsed(text: str, path: Path, line: int | None = None) -> Any:
+def _parsed(text: str, where: str) -> Any:
     try:
         return parse_json(text)
     except ValueError as error:
-        where = path if line is None else f"{path}, line {line}"
         raise InputError(f"{where} is not a JSON object ({first_line(error)}). {_ROWS}") from None
 
 
@@ -135,6 +246,8 @@ def _of_rows(path: Path, given: Rows, wanted: AbstractSet[str]) -> Table:
             )
         for column, place in zip(columns.values(), places, strict=True):
             column.append(row[place])
+    if not given.header and not lines:
+        raise _nothing_in(path)
     cells = {name: array_of(column) for name, column in columns.items()}
     read_as = (*given.read_as, *renamed(found))
     return Table(path, given.header, cells, np.array(lines, np.int64), read_as)
@@ -147,78 +260,162 @@ def _matched(path: Path, names: Sequence[Any], wanted: AbstractSet[str]) -> dict
     return found
 
 
-def _read_parquet(path: Path, stream: IO[bytes], wanted: AbstractSet[str]) -> Table:
-    import pyarrow.parquet as pq
-
-    with _readable(path):
-        file = pq.ParquetFile(stream)
-        names, size = file.schema_arrow.names, file.metadata.num_rows
-        return _of_columns(path, names, wanted, lambda name: _of_arrow(file.read([name])), size)
-
-
 def _read_arrow(path: Path, stream: IO[bytes], wanted: AbstractSet[str]) -> Table:
-    from pyarrow import feather
-
-    with _readable(path):
-        # a Feather file of version 2 is an Arrow file
-        rows = feather.read_table(stream)
-        # Arrow takes offsets and lengths as they are written, and reads where they point
-        rows.validate(full=True)
-        names, size = rows.column_names, rows.num_rows
-        return _of_columns(path, names, wanted, lambda name: _of_arrow(rows.select([name])), size)
-
-
-def _read_frame(frame: Any, wanted: AbstractSet[str]) -> Table:
-    """Read the wanted columns of a frame; others may hold anything."""
-    if not hasattr(frame, "iloc"):
-        # of Polars or Arrow
-        frame = frame.to_pandas()
-    path = Path(frame.attrs.get("path", _FRAME))
-    return _of_columns(path, frame.columns, wanted, lambda name: _values(frame[name]), len(frame))
-
-
-def _of_arrow(rows: Any) -> NDArray[Any]:
-    """Return the values of a table of one column; integers stay integers where some are missing."""
-    (column,) = rows.to_pandas(integer_object_nulls=True).to_dict("series").values()
-    return _values(column)
-
-
-def _values(column: Any) -> NDArray[Any]:
-    """Return the values of a column of pandas: numbers as they are stored, others as objects."""
-    stored = isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf"
-    return column.to_numpy() if stored else column.to_numpy(object, na_value=None)
-
-
-def _of_columns(
-    path: Path,
-    names: Sequence[Any],
-    wanted: AbstractSet[str],
-    values: Callable[[str], NDArray[Any]],
-    size: int,
-) -> Table:
-    found = _matched(path, names, wanted)
-    columns = {name: values(written) for name, written in found.items()}
-    return Table(path, [*map(str, names)], columns, np.arange(1, size + 1), renamed(found))
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Refuse what Arrow cannot read."""
+    """Read the wanted columns of a Parquet or Arrow file; others may be damaged."""
     import pyarrow as pa
+    from pyarrow import feather, parquet
 
+    kind = path.suffix[1:].capitalize()
     try:
-        yield
+        if kind in ("Parquet", "Pq"):
+            file = parquet.ParquetFile(stream)
+            names = file.schema_arrow.names
+            rows = file.read([*_matched(path, names, wanted).values()])
+        else:
+            # a Feather file of version 2 is an Arrow file
+            rows = feather.read_table(stream)
+            # Arrow takes offsets and lengths as they are written, and reads where they point
+            rows.validate(full=True)
+            names = rows.column_names
+            rows = rows.select([*_matched(path, names, wanted).values()])
+        # integers stay integers where some are missing
+        return _of_frame(path, names, wanted, rows.to_pandas(integer_object_nulls=True))
     except (pa.ArrowException, OSError, OverflowError, TypeError, ValueError) as error:
-        kind = path.suffix[1:].capitalize()
+        if isinstance(error, CertifyError):
+            raise
         raise InputError(
             f"{path} cannot be read as {kind} ({first_line(error)}); write the table again."
         ) from None
 
 
+def _of_frame(path: Path, names: Sequence[Any], wanted: AbstractSet[str], frame: Any) -> Table:
+    """Make a table of columns of pandas: numbers as they are stored, others as objects."""
+    found = _matched(path, names, wanted)
+    columns = {}
+    for name, written in found.items():
+        column = frame[written]
+        stored = isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf"
+        columns[name] = column.to_numpy() if stored else column.to_numpy(object, na_value=None)
+    return Table(path, [*map(str, names)], columns, np.arange(1, len(frame) + 1), renamed(found))
+
+
 _READERS: Mapping[str, Callable[[Path, IO[bytes], AbstractSet[str]], Table]] = {
-    **dict.fromkeys((".csv", ".tsv", ".txt"), _read_delimited),
-    **dict.fromkeys((".parquet", ".pq"), _read_parquet),
+    **dict.fromkeys((".csv", ".tsv", ".txt"), _read_text),
+    **dict.fromkeys((".parquet", ".pq", ".arrow", ".feather"), _read_arrow),
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), _read_json),
-    **dict.fromkeys((".arrow", ".feather"), _read_arrow),
     **dict.fromkeys((".xlsx", ".xlsm"), _read_sheet),
 }
+
+
+def read_delimited(name: Path | str, data: bytes, wanted: AbstractSet[str]) -> Rows:
+    """Read text in UTF-8 or UTF-16; what finds most wanted columns separates its fields."""
+    try:
+        encoded = data.decode("utf-16").encode() if data[:2] in UTF16 else data
+    except UnicodeError:
+        raise InputError(f"{name} is not UTF-16 text; save it as CSV in UTF-8.") from None
+    text = encoded.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+    headers = {}
+    for sign in _SEPARATORS:
+        _, cells = next(_records(text[:_HEAD], sign), (0, ""))
+        # none where it is no CSV
+        headers[sign] = cells if isinstance(cells, list) else []
+    # of several that find as many the first one
+    separator = max(
+        headers, key=lambda sign: (len(matched(headers[sign], wanted)), len(headers[sign]))
+    )
+    named, header = _SEPARATORS[separator], headers[separator]
+    rows = islice(_records(text, separator), 1 if header else 0, None)
+    return Rows(header, rows, (f"{named} between fields",) if named else ())
+
+
+def _records(text: str, separator: str) -> Iterator[tuple[int, list[Any] | str]]:
+    """Go through the records that are not blank; the first that is CSV is the header."""
+    csv.field_size_limit(_FIELD_CHARACTERS)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
+    width, is_utf8 = 0, _NOT_UTF8.search(text) is None
+    while True:
+        line = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            # a quote that is never closed takes in all that follows
+            last = reader.line_num
+            opened = f"; its quote is not closed up to line {last}" if last > line else ""
+            yield line, f"it is not CSV ({error}{opened})"
+            continue
+        if len(cells) < 2 and not "".join(cells).strip():
+            continue
+        width = width or len(cells)
+        if len(cells) != width:
+            yield line, f"it has {len(cells)} cells, the header has {width}"
+        elif not is_utf8 and _NOT_UTF8.search("".join(cells)):
+            yield line, "it is not UTF-8"
+        else:
+            yield line, cells
+
+
+def find_sheet(path: Path | str, source: IO[bytes], wanted: AbstractSet[str]) -> Rows:
+    """Return the one sheet of a workbook that has most of the wanted columns."""
+    try:
+        with zipfile.ZipFile(source) as archive:
+            if sum(part.file_size for part in archive.infolist()) > _MOST_UNPACKED:
+                raise _too_large(path)
+        sheets = _sheets(source, values=True)
+    except (CertifyError, ImportError):
+        raise
+    # a damaged part raises whatever its parser does
+    except Exception as error:
+        raise InputError(
+            f"{path} cannot be read as an Excel workbook ({first_line(error)}); save the sheet as "
+            "CSV."
+        ) from None
+    counts = {title: len(matched(names, wanted)) for title, (names, _) in sheets.items() if names}
+    best = [title for title, count in counts.items() if count == max(counts.values())]
+    if not best:
+        raise _nothing_in(path)
+    if len(best) > 1:
+        raise InputError(
+            f"{path} has the table in several sheets ({', '.join(map(repr, best))}); keep one of "
+            "them, or save it as CSV."
+        )
+    title, (header, rows) = best[0], sheets[best[0]]
+    refuse_repeated(path, [name for name in header if name])
+    places = [header.index(name) for name in matched(header, wanted).values()]
+    empty = [(line, place) for line, cells in rows for place in places if cells[place] is None]
+    # programs other than Excel write formulas without a value, which read empty
+    written = dict(_sheets(source, values=False)[title][1]) if empty else {}
+    for line, place in empty:
+        if written[line][place] is not None:
+            raise InputError(
+                f"{path}, line {line}, column {header[place]!r}: the formula has no value "
+                "yet; open the workbook, calculate and save it, or save the sheet as CSV."
+            )
+    return Rows(header, rows, (f"Excel workbook, sheet {title!r}",))
+
+
+def _sheets(
+    source: IO[bytes], *, values: bool
+) -> dict[str, tuple[list[str], list[tuple[int, list[Any]]]]]:
+    """Return the header and the rows of all sheets: the values of formulas, or what is written."""
+    from openpyxl import load_workbook
+
+    found = {}
+    with warnings.catch_warnings():
+        # of styles and extensions, which hold no values
+        warnings.simplefilter("ignore")
+        book = load_workbook(source, read_only=True, data_only=values)
+        for sheet in book.worksheets:
+            filled = [
+                (line, list(cells))
+                for line, cells in enumerate(sheet.values, 1)
+                if any(cell is not None and str(cell).strip() for cell in cells)
+            ]
+            names = filled.pop(0)[1] if filled else []
+            header = ["" if name is None else str(name) for name in names]
+            # the library leaves out empty cells at the end of a row
+            padded = [(line, row + [None] * (len(header) - len(row))) for line, row in filled]
+            found[sheet.title] = header, padded
+        book.close()
+    return found

@@ -12,10 +12,10 @@ from certify_assets.certificates.inputs import UNCLEAR, UNLABELLED
 from certify_assets.errors import InputError
 from certify_assets.names import folding
 from certify_assets.tables.agreement import Agreement, Said, measure_agreement
-from certify_assets.tables.reading import read_table
+from certify_assets.tables.cells import likely_column, shown, word_of
+from certify_assets.tables.reading import matched, read_table
 from certify_assets.tables.score_table import LabelRows, ScoreTable, read_labels
 from certify_assets.tables.settings import COLUMNS, DRAWN_BY, ReadingOptions
-from certify_assets.tables.table import likely_column, matched, shown, word_of
 
 #: what reviewers write where they cannot settle a run
 _UNCLEAR_WORD = "unclear"

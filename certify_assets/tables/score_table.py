@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from certify_assets.arrays import Floats, Integers, Objects
 from certify_assets.errors import InputError
+from certify_assets.tables.cells import ScoreScaleError, TableError, likely_column, shown
 from certify_assets.tables.columns import ColumnReader
-from certify_assets.tables.reading import read_table
+from certify_assets.tables.reading import Table, matched, read_table, refuse_repeated, renamed
 from certify_assets.tables.settings import (
     COLUMNS,
     DRAWN_BY,
@@ -23,16 +24,6 @@ from certify_assets.tables.settings import (
     IssuedReading,
     ReadingOptions,
     parse_columns,
-)
-from certify_assets.tables.table import (
-    ScoreScaleError,
-    Table,
-    TableError,
-    likely_column,
-    matched,
-    refuse_repeated,
-    renamed,
-    shown,
 )
 from certify_assets.work import counted
 
@@ -43,16 +34,8 @@ if TYPE_CHECKING:
 
 # task, score and outcome
 _LEAST_COLUMNS = 3
-#: attributes of a score table by the fields of its columns
-_ATTRIBUTES = {
-    "score": "scores",
-    "again": "again",
-    "outcome": "outcomes",
-    "task": "tasks",
-    "id": "trajectories",
-    "agent": "agents",
-    "split": "splits",
-}
+# annotators are of labels
+_FIELDS = tuple(name for name in COLUMNS if name != "annotator")
 
 
 class Doubt(NamedTuple):
@@ -165,13 +148,12 @@ class ScoreTable:
 
     def take(self, keep: NDArray[np.bool_ | np.int64]) -> ScoreTable:
         """Return the rows where `keep` is true, or those at its places."""
-        kept = {name: values[keep] for name, values in self._columns.items()}
-        return replace(self, places=self.places[keep], **kept)
-
-    @property
-    def _columns(self) -> dict[str, Any]:
-        columns = {name: getattr(self, name) for name in _ATTRIBUTES.values()}
-        return {name: values for name, values in columns.items() if values is not None}
+        kept: dict[str, Any] = {
+            name: values[keep]
+            for name, values in vars(self).items()
+            if isinstance(values, np.ndarray)
+        }
+        return replace(self, **kept)
 
     def labelled(self) -> ScoreTable:
         """Return the table with an outcome in every row; refuse one that lacks any.
@@ -259,8 +241,17 @@ class ScoreTable:
         """Return the table as a frame, under the platform's own column names."""
         import pandas as pd
 
-        names = {attribute: COLUMNS[one] for one, attribute in _ATTRIBUTES.items()}
-        return pd.DataFrame(self._columns).rename(columns=names)
+        columns = {
+            "score": self.scores,
+            "again": self.again,
+            "outcome": self.outcomes,
+            "task": self.tasks,
+            "id": self.trajectories,
+            "agent": self.agents,
+            "split": self.splits,
+        }
+        found = {COLUMNS[one]: values for one, values in columns.items() if values is not None}
+        return pd.DataFrame(found)
 
 
 def _rows_differ(columns: Mapping[str, NDArray[Any]]) -> bool:
@@ -275,7 +266,7 @@ def read_score_table(
     source: Any,
     reading: ReadingOptions | None = None,
     *,
-    fields: Collection[str] = (*_ATTRIBUTES, "group"),
+    fields: Collection[str] = _FIELDS,
 ) -> ScoreTable:
     """Read and check a score table.
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from certify_assets.errors import InputError
 from certify_assets.files import write_atomic
-from certify_assets.tables.table import first_line
+from certify_assets.tables.reading import first_line
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,8 +13,8 @@ import pytest
 
 from certify_assets.certificates import EVERY_PROCEDURE, Certificate, CertificateSet, Certifier
 from certify_assets.certificates.certificate import LedgerHead
+from certify_assets.certificates.certificate_files import document_schema
 from certify_assets.certificates.ladder import issue
-from certify_assets.certificates.schema import document_schema
 from certify_assets.errors import ForgedCertificateError
 from certify_assets_tests.populations import paper_process
 

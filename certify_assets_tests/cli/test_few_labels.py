@@ -199,7 +199,7 @@ def test_labels_that_prove_nothing_are_refused(
         ("seed=42", "seed=43", "does not hold the runs that its seed draws"),
         ("count=80", "count=79", "does not hold the runs that its seed draws"),
         ("most=1", "most=6", "says that every task counts once"),
-        ("table=", "table=0", "does not name one draw"),
+        ("sha256=", "sha256=0", "does not name one draw"),
         ("drawn_by", "drawn", "lacks the column drawn_by"),
     ],
 )

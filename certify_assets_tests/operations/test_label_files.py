@@ -17,8 +17,8 @@ from certify_assets.operations.label_files import (
 )
 from certify_assets.operations.labels import resolve_labels
 from certify_assets.storage.store import Store
+from certify_assets.tables.cells import TableError
 from certify_assets.tables.settings import TableSettings
-from certify_assets.tables.table import TableError
 from certify_assets.tables.writing import write_table_file
 from certify_assets_tests.review_builders import labels_of, queue_of, session_batch
 

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from certify_assets.errors import InputError
+from certify_assets.tables.cells import TableError
 from certify_assets.tables.score_table import ScoreTable, read_labels, read_score_table
 from certify_assets.tables.settings import COLUMNS, ReadingOptions, TableSettings, checked_columns
-from certify_assets.tables.table import TableError
 from certify_assets_tests.tables.ways import Way, Write, book, file_of, text, ways, words
 
 # the third run has no score, and no score is whole: a percentage of it has decimals as well

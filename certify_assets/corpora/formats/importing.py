@@ -15,7 +15,7 @@ from certify_assets.corpora.formats.outcomes import OUTCOME_OPTIONS, Outcomes
 from certify_assets.corpora.formats.records import DELIMITED
 from certify_assets.corpora.imported import ImportFacts
 from certify_assets.errors import InputError
-from certify_assets.tables.delimited import UTF16
+from certify_assets.tables.reading import UTF16
 from certify_assets.tables.settings import TableSettings
 
 if TYPE_CHECKING:

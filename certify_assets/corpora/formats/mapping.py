@@ -41,7 +41,7 @@ from certify_assets.corpora.formats.records import (
     text_of,
 )
 from certify_assets.corpora.trajectory import Step
-from certify_assets.tables.table import MISSING_ID, name_of
+from certify_assets.tables.cells import MISSING_ID, name_of
 
 #: what a record may hold of a run
 FIELDS = frozenset(

@@ -8,9 +8,9 @@ from typing import Any
 
 from certify_assets.corpora.formats.base import Draft, Reading
 from certify_assets.errors import InputError
+from certify_assets.tables.cells import number_of
 from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.settings import TableSettings
-from certify_assets.tables.table import number_of
 
 #: options of every format
 OUTCOME_OPTIONS: Mapping[str, str] = {

@@ -20,9 +20,7 @@ from certify_assets.corpora.formats.files import (
 )
 from certify_assets.errors import InputError
 from certify_assets.files import apart_from_0_and_1, parse_json
-from certify_assets.tables.delimited import read_delimited
-from certify_assets.tables.sheets import find_sheet
-from certify_assets.tables.table import refuse_repeated
+from certify_assets.tables.reading import find_sheet, read_delimited, refuse_repeated
 
 #: bytes of a file that tell its format
 HEAD = 1 << 16

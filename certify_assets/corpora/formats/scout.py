@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.formats.records import Record
 from certify_assets.errors import InputError
-from certify_assets.tables.table import array_of, number_of
+from certify_assets.tables.cells import array_of, number_of
 from certify_assets.tables.writing import write_table_file
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from certify_assets.corpora.formats.records import (
     opened,
 )
 from certify_assets.errors import InputError
-from certify_assets.tables.table import likely_column, matched, renamed
+from certify_assets.tables.cells import likely_column
+from certify_assets.tables.reading import matched, renamed
 
 #: what a column of each field may be called otherwise
 _KINDS = {"task_id": "task", "outcome": "outcome", "text": "text"}
