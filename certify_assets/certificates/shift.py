@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from certify_assets.arrays import Floats, Integers
 from certify_assets.certificates.counts import covers
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: chance of a finding on runs of tasks like those of CAL over the life of a deployment
 LIFE_LEVEL = 0.02
@@ -84,41 +82,22 @@ def compare_tasks(
     """
     from scipy.stats import rankdata
 
-    new = _scored_runs(*batch)
-    sizes = new.groupby("task").size()
-    cal = _scored_runs(*calibration, most=1 if new.empty else int(sizes.median()))
-    names = cal["task"].drop_duplicates()
-    if len(sizes) < LEAST_NEW_TASKS or len(names) < LEAST_CAL_TASKS:
+    new = _Tasks.of(*batch)
+    cal = _Tasks.of(*calibration, most=int(np.median(new.sizes)) if len(new) else 1)
+    if len(new) < LEAST_NEW_TASKS or len(cal) < LEAST_CAL_TASKS:
         return []
-    if len(names) > _MOST_CAL_TASKS:
-        cal = cal[cal["task"].isin(names.sample(_MOST_CAL_TASKS, random_state=_SEED))]
-    before, after = _task_means(cal, cal["score"]), _task_means(new, new["score"])
+    chosen = np.sort(np.random.default_rng(_SEED).permutation(len(cal))[:_MOST_CAL_TASKS])
+    before, after = cal.means(cal.scores)[chosen], new.means(new.scores)
     middle = (float(np.median(before)), float(np.median(after)))
     ranks = (rankdata([*before, *after]) - 1) / (before.size + after.size - 1)
     order = sum_p_value(ranks[: before.size], ranks[before.size :])
     found = [TaskTest("order", *middle, order, _ORDER)]
     for side, threshold in thresholds.items():
-        first, second = (
-            _task_means(runs, covers(side, threshold, runs["score"])) for runs in (cal, new)
-        )
-        shares, p_value = (float(first.mean()), float(second.mean())), sum_p_value(first, second)
-        found.append(TaskTest(side, *shares, p_value, _DECIDED / len(thresholds)))
+        shares = [part.means(covers(side, threshold, part.scores)) for part in (cal, new)]
+        shares[0] = shares[0][chosen]
+        every = (float(shares[0].mean()), float(shares[1].mean()))
+        found.append(TaskTest(side, *every, sum_p_value(*shares), _DECIDED / len(thresholds)))
     return found
-
-
-def _scored_runs(scores: Floats, tasks: Sequence[Any], most: int | None = None) -> pd.DataFrame:
-    """Return the task and score of runs; with `most`, so many of a task by a fixed seed."""
-    import pandas as pd
-
-    rows = pd.DataFrame({"task": list(map(str, tasks)), "score": scores})
-    rows = rows[np.isfinite(rows["score"])]
-    if most is None:
-        return rows
-    return rows.sample(frac=1, random_state=_SEED).groupby("task").head(most)
-
-
-def _task_means(runs: pd.DataFrame, values: pd.Series[Any]) -> Floats:
-    return values.astype(float).groupby(runs["task"]).mean().to_numpy()
 
 
 def sum_p_value(before: Floats, after: Floats) -> float:
@@ -152,3 +131,33 @@ def _sums(values: Integers, size: int) -> Floats:
         table -= chosen
         table[1:, value:] += chosen[:-1, : most + 1 - value]
     return table[size]
+
+
+@dataclass(frozen=True, eq=False)
+class _Tasks:
+    """The finite scores of tasks, in the order of the tasks, and where each task begins."""
+
+    scores: Floats
+    starts: Integers
+    sizes: Integers
+
+    @classmethod
+    def of(cls, scores: Floats, tasks: Sequence[Any], most: int = 0) -> _Tasks:
+        """Sort runs by task; with `most`, keep as many of a task, chosen by a fixed seed."""
+        _, places = np.unique(np.asarray(tasks, dtype=object).astype(str), return_inverse=True)
+        mixed = np.random.default_rng(_SEED).permutation(scores.size)
+        mixed = mixed[np.isfinite(scores[mixed])]
+        order = mixed[np.argsort(places[mixed], kind="stable")]
+        _, starts, sizes = np.unique(places[order], return_index=True, return_counts=True)
+        if most:
+            kept = np.arange(order.size) - np.repeat(starts, sizes) < most
+            order, sizes = order[kept], np.minimum(sizes, most)
+            starts = np.cumsum(sizes) - sizes
+        return cls(scores[order], starts, sizes)
+
+    def __len__(self) -> int:
+        return self.starts.size
+
+    def means(self, values: NDArray[Any]) -> Floats:
+        """Return the mean over the runs of each task."""
+        return np.add.reduceat(values.astype(np.float64), self.starts) / self.sizes

@@ -13,7 +13,7 @@ from certify_assets.certificates.certifier import Certifier
 from certify_assets.certificates.evidence import GIVEN
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet
-from certify_assets.documents import JsonObject, read_json_text
+from certify_assets.documents import read_json_text
 from certify_assets.errors import ForgedCertificateError, InputError, quoted
 from certify_assets.work import counted
 
@@ -77,12 +77,21 @@ def verify(
     anybody can compute. Everything else is recomputed, under the settings that the document names.
     """
     certifier = Certifier.of(scores, outcomes, tasks, **about)
+    if isinstance(given, Certificate | CertificateSet):
+        given = given.to_dict()
     try:
-        documents, outline = _parts(given)
+        if isinstance(given, bytes | str):
+            given = read_json_text(given, Certificate.TITLE, Certificate.REFUSAL)
+        documents, outline = [given], {}
+        if isinstance(given, dict) and isinstance(given.get("certificates"), list):
+            # the pool of a document of the platform is given by itself
+            known = ("certificates", "pool")
+            outline = {key: value for key, value in given.items() if key not in known}
+            documents = given["certificates"]
         certificates = []
         for place, document in enumerate(counted("verifying", documents), 1):
             try:
-                certificate, digest = _read(document)
+                certificate, digest = Certificate.parse(document)
                 found = _difference_of(certificate, digest, certifier)
             except ForgedCertificateError as error:
                 found = str(error)
@@ -94,26 +103,6 @@ def verify(
         return None
     except ForgedCertificateError as error:
         return str(error)
-
-
-def _parts(given: Any) -> tuple[list[Any], JsonObject]:
-    """Return the certificates of what is given, not yet checked, and what it says of them."""
-    if isinstance(given, CertificateSet):
-        return list(given.certificates), given.outline()
-    if isinstance(given, bytes | str):
-        given = read_json_text(given, Certificate.TITLE, Certificate.REFUSAL)
-    if isinstance(given, dict) and isinstance(given.get("certificates"), list):
-        # the pool of a document of the platform is given by itself
-        known = ("certificates", "pool")
-        return given["certificates"], {key: of for key, of in given.items() if key not in known}
-    return [given], {}
-
-
-def _read(document: Any) -> tuple[Certificate, Any]:
-    """Return a certificate with its digest, not yet checked."""
-    if isinstance(document, Certificate):
-        return document, document.digest
-    return Certificate.parse(document)
 
 
 def _difference_of(certificate: Certificate, digest: Any, certifier: Certifier) -> str | None:

@@ -11,8 +11,8 @@ import click
 import numpy as np
 
 from certify_assets.certificates.counts import SIDES
-from certify_assets.certificates.label_plans import plan_labels
 from certify_assets.certificates.one_run import fewest_rows
+from certify_assets.certificates.planning import plan_labels
 from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED, PROVED
 from certify_assets.certificates.sampling import ESTIMANDS, RUNS, TASKS
 from certify_assets.certificates.settings import Settings
@@ -129,8 +129,7 @@ def plan(
 def _about_plan(found: JsonObject, asked: Settings) -> Iterator[str | TextTable]:
     """Say what the labels decide, what would be enough, and what the plan assumes."""
     from certify_assets.certificates.gates import GateResult
-    from certify_assets.certificates.label_plans import missed
-    from certify_assets.certificates.planning import MOST_TASKS, TARGET
+    from certify_assets.certificates.planning import MOST_TASKS, TARGET, missed
 
     tasks = number_of(found["tasks"], "task")
     if found["chance"]:

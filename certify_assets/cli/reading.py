@@ -29,6 +29,7 @@ from certify_assets.errors import ForgedCertificateError, InputError, unknown_se
 from certify_assets.files import parse_yaml, read_json
 from certify_assets.tables.cells import TableError
 from certify_assets.tables.drawn import DrawnFile, drawn_again, labels_of_draw, names_of
+from certify_assets.tables.reading import matched, read_delimited
 from certify_assets.tables.run_labels import RunLabels, reading_of_scores, require_ids
 from certify_assets.tables.score_table import ScoreTable, read_score_table
 from certify_assets.tables.settings import (
@@ -57,6 +58,8 @@ _OF_SCORES = (
     "divided by 100) or log-odds."
 )
 _SCALES = ("probability", "log-odds")
+# bytes of a file that hold its header
+_HEAD = 1 << 16
 
 
 set_option = click.option(
@@ -220,11 +223,18 @@ def read_scores(
 
 def _source(path: Path, reading: ReadingOptions, *, outcomes: bool) -> tuple[Any, ReadingOptions]:
     """Return a table file, or the runs of a log as a table with its judge and truth named."""
-    from certify_assets.corpora.judged import JUDGE, TRUTH, is_log, read_judged
-
     before = reading.remembered or {}
     columns = {**COLUMNS, **before, **reading.columns}
-    if not is_log(path, [columns["task"], columns["score"]]):
+    wanted = {columns["task"], columns["score"]}
+    # most tables need no format of a log, which take as long to import as a certificate takes
+    if path.suffix.lower() == ".csv" and path.is_file():
+        with path.open("rb") as stream:
+            header = read_delimited(path, stream.read(_HEAD), wanted).header
+        if matched(header, wanted).keys() == wanted:
+            return path, reading
+    from certify_assets.corpora.judged import JUDGE, TRUTH, is_log, read_judged
+
+    if not is_log(path, wanted):
         return path, reading
     runs = read_judged([path])
     say_read_as(path, [runs.title, *runs.notes])
