@@ -45,3 +45,8 @@ def drawn_sums(values: Integers, draws: int, key: np.uint64) -> Integers:
             for column in range(columns if often[task] else 0):
                 sums[draw, column] += often[task] * values[task, column]
     return sums
+
+
+def compile_all() -> None:
+    """Compile the loops, or load them, so that numba's cache holds what later processes need."""
+    drawn_sums(np.ones((1, 1), np.int64), 1, np.uint64(0))
