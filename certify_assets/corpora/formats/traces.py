@@ -31,7 +31,7 @@ from certify_assets.corpora.formats.records import Record, hashed, parsed
 from certify_assets.corpora.formats.spans import NAMES, Assessment, Span
 from certify_assets.corpora.formats.transcript import Trace, transcript
 from certify_assets.errors import InputError
-from certify_assets.tables.cells import name_of, number_of, word_of
+from certify_assets.tables.cells import name_of, number_of
 from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.settings import words_of
 
