@@ -24,12 +24,12 @@ import pandas as pd
 from capacity import command, write_runs
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.operations.audit_sample import RunDraw, RunsOfTask, asked_rows
 from certify_assets.operations.batches import batch_names, decided, identities_of, received
 from certify_assets.operations.decisions import first_decisions_of
 from certify_assets.operations.deployment import load_deployment
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.review_index import ReviewState
-from certify_assets.operations.sampling import RunDraw, RunsOfTask, asked_rows
 from certify_assets.storage.store import Store
 
 NAMES = ("trajectory_id", "task_id")

@@ -11,7 +11,8 @@ labelled, of every agent that has arrived.
 Reviewers read what the queue asks for and answer with the published outcomes, which nothing else
 sees. Deliveries, labels and questions go through the commands; what follows from a labelled
 delivery, from labels every fourth week and from the schedule twice a year is what Dagster's
-sensors and schedule request when they are evaluated.
+sensors and schedule request when they are evaluated. What is certified then is deployed where the
+checks allow it.
 
 What goes wrong on the way: In the second month the agents of CAL still deliver new tasks, and the
 harness reports every verdict the wrong way round, so that the judge errs. For a month one reviewer
@@ -60,9 +61,9 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits
 from certify_assets.operations.batches import BatchRecord, batch_names
 from certify_assets.operations.decisions import load_decisions
-from certify_assets.operations.deployment import read_deployments
+from certify_assets.operations.deployment import read_alarms, read_deployments
 from certify_assets.operations.labels import label_table
-from certify_assets.operations.monitor_record import MonitorRecord, read_alarms
+from certify_assets.operations.monitoring import MonitorRecord
 from certify_assets.storage.store import Store
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -334,7 +335,7 @@ class Year:
         path = write_runs(folder / "start.jsonl", self.source.start, labels=True)
         call(
             "corpus", "import", path, "--name", NAME, "--format", "table",
-            "--set", "judge=lexical", "--set", "auto_deploy=always", "--set", "rl=false",
+            "--set", "judge=lexical", "--set", "rl=false",
             "--set", f"alphas=[{self.alpha}]",
             "--set", "accept_structural_leak=this judge may read the length of a run",
             *given,
@@ -373,11 +374,14 @@ class Year:
             path = write_runs(platform.folder / f"labelled-{number:02d}.jsonl", added, labels=True)
             platform.call("corpus", "import", path, "--name", NAME, "--add")
             platform.tick("new_versions")
+            platform.call("ops", "deploy", NAME, "lexical")
             week.notes.append(f"{len(added)} labelled runs added")
         if number % 4 == 0:
             platform.tick("reviewed_labels")
         if number % 26 == 0:
             platform.tick("weekly_recertification")
+        if number % 4 == 0:
+            platform.call("ops", "recertify", NAME, "--deploy")
         self._note(week)
 
     def _note(self, week: Week) -> None:
@@ -393,7 +397,7 @@ class Year:
         if deployed > self.deployed:
             made = read_deployments(corpus)[-1]
             kind = f"recertification {made.recertification}" if made.recertification else "CAL"
-            week.notes.append(f"deployment {made.number} ({made.policy or 'by hand'}, {kind})")
+            week.notes.append(f"deployment {made.number} ({kind})")
         self.alarms, self.deployed = alarms, deployed
 
     def _words(self) -> tuple[str, str]:

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from certify_assets.corpora.corpus import DeliveryCheck
     from certify_assets.corpora.imported import ImportSummary
     from certify_assets.operations.audit import AuditResult
+    from certify_assets.operations.audit_sample import SamplingPlan
     from certify_assets.operations.batches import BatchRecord
     from certify_assets.operations.deployment import Deployment, DeploymentRecord
     from certify_assets.operations.receiving import Received
-    from certify_assets.operations.sampling import SamplingPlan
 
 
 _Opened = TypeVar("_Opened", bound="Corpus | JudgedCorpus")
@@ -138,10 +138,11 @@ class WorkspaceCorpus(Corpus):
         return Deployment.of(self)
 
     def decide(self, batch: str) -> BatchRecord:
-        """Decide a batch that was received, by the deployment, and store its decisions."""
+        """Decide a received batch where it is not, by the deployment; return its decisions."""
+        from certify_assets.operations.batches import BatchRecord
         from certify_assets.operations.deciding import decide_batch
 
-        return decide_batch(self, batch)
+        return decide_batch(self, batch) or BatchRecord.load(self, batch)
 
     def receive(self, paths: Sequence[str] = (), *, format: str = "") -> Received:
         """Import new runs into a batch, from paths or from the inbox; nothing is decided yet."""
@@ -189,12 +190,10 @@ class WorkspaceJudge(JudgedCorpus):
         *,
         alpha: float | None = None,
         sampling: SamplingPlan | None = None,
-        batch_only: bool = False,
         accepted: Collection[str] = (),
     ) -> DeploymentRecord:
         """Let this judge decide the batches of the corpus from now on.
 
-        With `batch_only` it may certify nothing; every batch waits for a certificate of its own.
         `accepted` names what would otherwise be refused: "resplit_accepted" for runs that were
         first certified under another split, "chosen_among_judges" for a judge that unpaid
         certificates chose, "relabelling_accepted" for labels that were changed after a certificate.
@@ -208,6 +207,4 @@ class WorkspaceJudge(JudgedCorpus):
         """
         from certify_assets.operations.deploying import deploy
 
-        return deploy(
-            self, alpha=alpha, sampling=sampling, batch_only=batch_only, accepted=accepted
-        )
+        return deploy(self, alpha=alpha, sampling=sampling, accepted=accepted)

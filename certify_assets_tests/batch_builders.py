@@ -8,6 +8,7 @@ import pandas as pd
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import write_trajectories
 from certify_assets.corpora.trajectory import Trajectory
+from certify_assets.operations.audit_sample import RunDraw
 from certify_assets.operations.batches import (
     BatchRecord,
     ProvisionalBatch,
@@ -17,7 +18,6 @@ from certify_assets.operations.batches import (
     ready_batches,
 )
 from certify_assets.operations.decisions import DECISION_COLUMNS, PROVISIONAL
-from certify_assets.operations.sampling import RunDraw
 from certify_assets.storage.store import Store
 
 __all__ = ["decide_again", "receive_batch", "store_batch", "stored_object"]

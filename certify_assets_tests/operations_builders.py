@@ -11,17 +11,21 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.operations import certifier
 from certify_assets.operations.audit import audit_judge
+from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batch_drawing import close_batches
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import first_decisions_of
 from certify_assets.operations.deploying import deploy
-from certify_assets.operations.deployment import Deployed, read_deployments, strictest_certificates
+from certify_assets.operations.deployment import (
+    Alarm,
+    Deployed,
+    read_deployments,
+    strictest_certificates,
+)
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.ledger import ledger_entries, record_result
-from certify_assets.operations.monitor_record import Alarm
 from certify_assets.operations.receiving import receive
-from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
 from certify_assets_tests.recertification_builders import drawn_tasks, label_rows, write_batch

@@ -8,12 +8,12 @@ import pandas as pd
 from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.audit_sample import RunDraw, RunsOfTask, SamplingPlan
 from certify_assets.operations.batches import known_tasks, ready_batches
 from certify_assets.operations.certifier import own_key
 from certify_assets.operations.deployment import Deployed, judge_fingerprint, strictest_certificates
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.recertification_record import CERTIFICATES, recertification_key
-from certify_assets.operations.sampling import RunDraw, RunsOfTask, SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.batch_builders import store_batch
 

@@ -73,7 +73,7 @@ from certify_assets.tables.decisions import Decisions, decide_table
 from certify_assets.tables.score_table import ScoreTable
 from certify_assets.tables.settings import ReadingOptions
 from certify_assets.tables.writing import harmless
-from certify_assets.words import WORDS, number_of, percent
+from certify_assets.words import REASON_WORDS, WORDS, number_of, percent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -349,7 +349,7 @@ def decide(
         "certificate_sha256": hashes[0] if len(hashes) == 1 else hashes,
     }
     blocks: list[Any] = [decisions_table("Decisions", counts)]
-    blocks += [f"  {reason}: {number}" for reason, number in reasons.items()]
+    blocks += [f"  {REASON_WORDS[reason]}: {number:,}" for reason, number in reasons.items()]
     if mlflow:
         document["mlflow"] = _assess(mlflow, scores, result)._asdict()
         blocks += figures("MLflow", document["mlflow"])

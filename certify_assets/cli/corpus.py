@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.imported import ImportSummary
     from certify_assets.corpora.profile import CorpusProfile
-    from certify_assets.operations.returned_runs import ReturnedRuns
     from certify_assets.storage.store import Store
 
 _UNCHANGED = "No run changes: these are the runs that the corpus has."
@@ -173,17 +172,13 @@ def _imported(
     elif is_known and config != registered.config:
         raise _registered_already(registered)
     known = registered.deliveries.read()
-    back: list[ReturnedRuns] = []
-    check = checking_delivery(registered, back)
-    summary = registered.import_trajectories(config, check=check)
+    summary = registered.import_trajectories(config, check=checking_delivery(registered))
     imported = Corpus(store, config.name)
     if imported.version in known:
         say(_UNCHANGED)
     elif is_known and not replaces:
         raise _registered_already(registered)
     say_versions(imported, known)
-    for item in back:
-        say(item.sentence())
     return imported, summary, _profile(imported)
 
 

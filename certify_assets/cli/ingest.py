@@ -30,11 +30,11 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.storage.urls import absolute
 from certify_assets.tables.settings import ReadingOptions
-from certify_assets.words import WORDS, number_of
+from certify_assets.words import REASON_WORDS, WORDS, number_of
 
 if TYPE_CHECKING:
     from certify_assets.operations.batches import BatchRecord
-    from certify_assets.operations.monitor_record import MonitorRecord
+    from certify_assets.operations.monitoring import MonitorRecord
     from certify_assets.operations.outcomes import DecidedOutcome
     from certify_assets.operations.receiving import Received
 
@@ -87,7 +87,7 @@ def ingest(
     the exit code is 3.
     """
     from certify_assets.cli.launching import report_stored
-    from certify_assets.operations.batch_audit import audit_summaries, standing_record
+    from certify_assets.operations.batch_audit import readable_audits, standing_record
     from certify_assets.operations.batches import is_decided, waiting_batches
     from certify_assets.operations.deciding import decide_ready
     from certify_assets.operations.deployment import Deployment
@@ -137,8 +137,8 @@ def ingest(
     shown = {record.batch for record in records}
     draws = [
         item.sentence
-        for item in (audit_summaries(corpus)[0] if draw or shown else ())
-        if item.state == "provisional" and (draw or shown & set(item.batches))
+        for item in (readable_audits(corpus)[0] if draw or shown else ())
+        if item.state == "provisional" and (draw or shown & set(item.record.batches))
     ]
     document = {
         "corpus": corpus.name,
@@ -191,11 +191,13 @@ def _read(received: Received) -> list[str]:
 
 def _decided(record: BatchRecord) -> list[Any]:
     """Return what became of the runs of a batch, and what it rests on."""
-    asked = ", ".join(f"{name} {number:,}" for name, number in record.asked.items() if name)
+    asked = ", ".join(
+        f"{number:,} ({name.replace('_', ' ')})" for name, number in record.asked.items() if name
+    )
     title = f"Batch {record.batch}: {record.rows:,} runs"
     return [
         decisions_table(title, record.decisions),
-        *(f"  {name}: {number:,}" for name, number in record.reasons.items()),
+        *(f"  {REASON_WORDS[name]}: {number:,}" for name, number in record.reasons.items()),
         f"Reviewers are asked about: {asked or 'nothing'}",
         *(f"Promise: {promise}" for promise in record.promises),
         *record.remarks,

@@ -27,7 +27,7 @@ from certify_assets.judges.specs import SIDES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from certify_assets.operations.batch_audit import AuditSummary
+    from certify_assets.operations.batch_audit import BatchAudit
     from certify_assets.operations.deployment import DeploymentRecord
     from certify_assets.operations.lineage import Link
     from certify_assets.storage.store import Store
@@ -56,11 +56,6 @@ for _command in (export, ingest, outcomes, recertify):
         "strictest that certifies]"
     ),
 )  # fmt: skip
-@click.option(
-    "--batch-only",
-    is_flag=True,
-    help="Deploy a judge that certifies nothing: every batch waits for a certificate of its own.",
-)
 @click.option(
     "--accept-resplit",
     is_flag=True,
@@ -91,7 +86,6 @@ def deploy(
     corpus: Corpus,
     judge: str,
     alphas: tuple[str, ...],
-    batch_only: bool,
     accept_resplit: bool,
     accept_choice: bool,
     accept_relabelled: bool,
@@ -118,7 +112,6 @@ def deploy(
         JudgedCorpus(corpus, judge),
         alpha=_budgets(alphas),
         sampling=replace(plan_before(corpus), **given),
-        batch_only=batch_only,
         accepted=[code for code, given in accepts.items() if given],
     )
     _answer_deployed(corpus, "ops deploy", made)
@@ -158,7 +151,7 @@ def _answer_deployed(corpus: Corpus, command: str, made: DeploymentRecord) -> No
     report_stored(corpus, command, "operations/deployment")
     if made.mlflow is not None and "error" in made.mlflow:
         say(f"MLflow: {made.mlflow['error']}; the deployment holds without the record.")
-    said = [Sides(kept_certificates(corpus, made)).sentence] if made.certificates else []
+    said = [Sides(kept_certificates(corpus, made)).sentence]
     said += [f"{finding['code']}: {finding['message']}" for finding in made.findings]
     answer({**made.to_dict(), "decides": True}, *_deployed(made), *said)
 
@@ -179,8 +172,7 @@ def status(corpus: Corpus) -> None:
     the labels settle are closed first. An audit that was edited is named, with exit code 3.
     """
     from certify_assets.cli.launching import report_stored
-    from certify_assets.operations.automatic import last_automatic
-    from certify_assets.operations.batch_audit import audit_summaries
+    from certify_assets.operations.batch_audit import audits_version
     from certify_assets.operations.batch_drawing import close_batches, waiting_runs
     from certify_assets.operations.deployment import (
         Deployment,
@@ -191,10 +183,10 @@ def status(corpus: Corpus) -> None:
     )
     from certify_assets.operations.outcomes import outcome_counts
 
-    before, _ = audit_summaries(corpus)
+    before = audits_version(corpus)
     known = outcome_counts(corpus)
     audits, faults = close_batches(corpus)
-    if audits != before:
+    if audits_version(corpus) != before:
         report_stored(corpus, "ops status", "operations/batch_certificates")
     waiting = [
         {"batches": item.batches, "runs": item.runs, "sentence": item.outlook()}
@@ -204,7 +196,7 @@ def status(corpus: Corpus) -> None:
         spent: object = deployed_spending(corpus).total()
     except CertifyError as error:
         spent = str(error)
-    automatic, earlier = last_automatic(corpus), read_deployments(corpus)
+    earlier = read_deployments(corpus)
     found, refusal = load_deployment(corpus), Deployment.of(corpus).refusal
     document = {
         "corpus": corpus.name,
@@ -212,26 +204,21 @@ def status(corpus: Corpus) -> None:
         "decides": refusal is None,
         "refusal": None if refusal is None else asdict(refusal),
         "deployments": [item.model_dump(mode="json", include=_LISTED) for item in earlier],
-        "batches": [asdict(item) for item in audits],
+        "batches": [item.to_dict() for item in audits],
         "waiting": waiting,
         "faults": faults,
         "outcomes": known,
         "delta_spent": spent,
-        "automatic": None if automatic is None else automatic.model_dump(mode="json"),
     }
     blocks = [] if found is None else _deployed(found)
     if len(earlier) > 1:
         last = ", ".join(f"{item.number} ({item.judge})" for item in earlier[-_SHOWN_DEPLOYMENTS:])
         blocks.append(f"Deployments, the last ones: {last}.")
     blocks.append(f"δ spent: {spent}.")
-    if automatic and automatic.reason:
-        blocks.append(f"auto_deploy is {automatic.policy}: {automatic.reason}")
     if refusal is not None:
         blocks.append(str(refusal))
     elif found is not None:
-        alone = "Batch certificates decide new runs."
-        blocks.append(alone if found.batch_only else "It decides new runs.")
-        blocks.append(behind(corpus, found) or None)
+        blocks += ["It decides new runs.", behind(corpus, found) or None]
     blocks += [*_batches(audits), *faults, *(item["sentence"] for item in waiting)]
     if known["runs"]:
         wrong = f"{known['wrong']} decided wrongly"
@@ -239,11 +226,11 @@ def status(corpus: Corpus) -> None:
     answer(document, *blocks, code=0 if refusal is None and not faults else NOTHING)
 
 
-def _batches(audits: Sequence[AuditSummary]) -> list[Any]:
+def _batches(audits: Sequence[BatchAudit]) -> list[Any]:
     """Return the batches with runs that the corpus certificate does not cover."""
     if not audits:
         return []
-    rows = [{**vars(item), "labels_wanted": len(item.labels_wanted)} for item in audits]
+    rows = [{**item.to_dict(), "labels_wanted": len(item.wanted)} for item in audits]
     names = ("batches", "state", "runs", "decided", "labels_used", "labels_wanted")
     blocks: list[Any] = [table("Batches that the corpus certificate does not cover", rows, names)]
     for item in audits:

@@ -99,8 +99,9 @@ def queue_(corpus: Corpus, limit: int) -> None:
 def export(corpus: Corpus, path: Path | None, studio: Path | None, double: float | None) -> None:
     """Write the review queue for labelling elsewhere.
 
-    FILE (CSV, JSON Lines or Parquet) gets empty columns outcome, reviewer and comment. A CSV is
-    refused where a text begins like a formula, which a spreadsheet would run.
+    FILE (CSV, JSON Lines or Parquet) gets empty columns outcome, reviewer and comment; its column
+    run names a file with the text of the run, in the folder FILE_runs. A CSV is refused where a
+    name begins like a formula, which a spreadsheet would run.
     """
     from certify_assets.operations.label_files import export_queue, export_studio
     from certify_assets.operations.review_queue import ask_twice, load_queue, queue_agreement
@@ -110,7 +111,7 @@ def export(corpus: Corpus, path: Path | None, studio: Path | None, double: float
     ask_twice(corpus, double)
     queue = load_queue(corpus)
     if path is not None:
-        export_queue(path, queue)
+        export_queue(path, corpus, queue)
     if studio is not None:
         export_studio(studio, corpus, queue)
     written = [f"{file}: {len(queue.frame)} runs to label" for file in (path, studio) if file]

@@ -106,9 +106,9 @@ class CorpusConfig:
         "",
         pattern=f"^({_DOMAIN})?$",
     )
-    new_agents: Literal["review", "batch_certificate", "accept"] = _field(
-        "What decides runs of agents that CAL does not have: reviewers, a certificate of their "
-        "batch, or (accept) the certificate of the corpus.",
+    new_agents: Literal["review", "batch_certificate"] = _field(
+        "What decides runs of agents that CAL does not have: reviewers, or a certificate of their "
+        "batch.",
         "batch_certificate",
     )
     batch_runs: int = _field(
@@ -154,11 +154,6 @@ class CorpusConfig:
         "Whether certificates of the promise average may be deployed.",
         False,
         strict=True,
-    )
-    auto_deploy: Literal["never", "always"] = _field(
-        "Whether new certificates of the deployed judge decide without a person, after every "
-        "check of `certify ops deploy` and without an open alarm.",
-        "never",
     )
 
     @pydantic.model_validator(mode="wrap")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from certify_assets.corpora.config import (
     CorpusConfig,
@@ -31,6 +31,7 @@ from certify_assets.corpora.schema import (
 )
 from certify_assets.corpora.splits import SPLITS, SplitManifest, verify_manifest
 from certify_assets.errors import InputError, IntegrityError, LeakError, ManifestError
+from certify_assets.storage.events import Event, Payload
 from certify_assets.storage.moment import remembered
 from certify_assets.storage.store import Store
 from certify_assets.storage.urls import is_url, local_copies
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 DeliveryCheck: TypeAlias = "Callable[[pd.DataFrame, SplitManifest | None], None]"
 
 
+P = TypeVar("P", bound=Payload)
 # what the decisions of a judge depend on
 _DECIDING: Final = ("corpus.json", "import.json", "controls.json", "trajectories.parquet", "splits")
 
@@ -92,6 +94,22 @@ class Corpus:
     def split_key(self, split: str) -> str:
         """Return the storage key of the trajectories of a split."""
         return self.key("splits", f"{split}.parquet")
+
+    def events(
+        self, kind: type[P], subject: str | None = None, *, watched: bool = True
+    ) -> list[Event[P]]:
+        """Return the events of a kind, as `Store.events`."""
+        return self.store.events(self.name, kind, subject, watched=watched)
+
+    def last(
+        self, kind: type[P], subject: str | None = None, *, watched: bool = True
+    ) -> Event[P] | None:
+        """Return the last event of a kind, as `Store.last`."""
+        return self.store.last(self.name, kind, subject, watched=watched)
+
+    def append(self, *payloads: Payload) -> None:
+        """Append events to the chain of the corpus."""
+        self.store.append(self.name, *payloads)
 
     @contextmanager
     def writing(self) -> Iterator[None]:

@@ -334,7 +334,7 @@ class CorpusVersion(Payload):
 
 def read_versions(corpus: Corpus) -> list[CorpusVersion]:
     """Return the versions of a corpus's files, the oldest first."""
-    return [entry.content for entry in corpus.store.events(corpus.name, CorpusVersion)]
+    return [entry.content for entry in corpus.events(CorpusVersion)]
 
 
 def record_version(store: Store, arrival: Arrival) -> int:
@@ -349,5 +349,5 @@ def record_version(store: Store, arrival: Arrival) -> int:
             return of_source[-1].number
         about = {name: value for name, value in vars(arrival).items() if name != "corpus"}
         made = CorpusVersion(number=len(versions) + 1, **about)
-        corpus.store.append(corpus.name, made)
+        corpus.append(made)
     return made.number

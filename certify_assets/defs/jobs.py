@@ -54,9 +54,9 @@ def _pipelines(project: Project) -> list[Any]:
     return [
         dg.define_asset_job(
             ONBOARD,
-            selection=(platform - asked_for) | project.select("operations", "automatic_deployment"),
+            selection=platform - asked_for,
             description="Import, split, check, train, score, certify, audit and draw one corpus "
-            "with the judges that need seconds; deploy what the corpus's policy lets decide.",
+            "with the judges that need seconds.",
         ),
         dg.define_asset_job(
             DECIDE,

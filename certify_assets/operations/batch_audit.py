@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from certify_assets.certificates.batch import Batch, BatchPlan
 from certify_assets.certificates.batch_draw import BatchCertificate, BatchDraw
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.documents import Document
+from certify_assets.documents import Document, JsonObject
 from certify_assets.errors import CertifyError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.specs import SIDES
@@ -37,6 +37,7 @@ from certify_assets.operations.labels import (
     resolve_labels,
 )
 from certify_assets.storage.store import Store
+from certify_assets.words import number_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -159,32 +160,23 @@ class BatchAudit:
         """Runs that certificates of the batch decided without a label."""
         return 0 if self.closing is None else sum(self.closing.decisions.get(s, 0) for s in SIDES)
 
-    def summary(self) -> AuditSummary:
-        """Return what status, metadata and history show of the audit."""
+    @cached_property
+    def overruled(self) -> int:
+        """Labels that their reviewers replaced by what the judge says."""
         replaced = overruled(self._labels)
-        count = sum(
+        return sum(
             replaced.get(name) == 1 - side.wrong for side in self.draw.sides for name in side.names
         )
-        said = f" {count} labels of the draw were replaced by what the judge says." if count else ""
-        return AuditSummary(
-            batch=self.record.batch,
-            batches=self.record.batches,
-            state=self.state,
-            runs=len(self.runs),
-            decided=self.decided,
-            labels_used=self.labels_used,
-            labels_wanted=self.wanted,
-            overruled=count,
-            draws=self.record.draws,
-            delta=self.draw.plan.delta,
-            certificates=tuple(item.to_dict() for item in self.certificates),
-            promise=self.promise,
-            sentence=self._standing() + said,
-        )
 
+    @cached_property
     def sentence(self) -> str:
-        """Describe where the audit stands."""
-        return self.summary().sentence
+        """Where the audit stands."""
+        if not self.overruled:
+            return self._standing()
+        return (
+            f"{self._standing()} {self.overruled} labels of the draw were replaced by what the "
+            "judge says."
+        )
 
     def _standing(self) -> str:
         runs = f"{' and '.join(self.record.batches)}: {len(self.runs)} runs"
@@ -197,29 +189,24 @@ class BatchAudit:
                 f"{runs} are provisional; {settled} of {settled + len(self.wanted)} runs of "
                 f"{whose} draw are settled{third} (`certify review queue {self.corpus}`)."
             )
-        labels = f"{self.labels_used} label{'' if self.labels_used == 1 else 's'} of {whose} draw"
+        labels = f"{number_of(self.labels_used, 'label')} of {whose} draw"
         if self.state == "to_reviewers":
             return f"{runs} went to reviewers: {labels} certify no threshold."
         return f"{runs}, {self.decided} of them decided by a certificate of the batch on {labels}."
 
-
-@dataclass(frozen=True)
-class AuditSummary:
-    """An audit as it is shown."""
-
-    batch: str
-    batches: tuple[str, ...]  # whose runs they are, the last is `batch`
-    state: str  # one of STATES
-    runs: int  # provisional at first
-    decided: int  # without a label
-    labels_used: int
-    labels_wanted: tuple[str, ...]  # ids, in the order of the draw
-    overruled: int  # labels that their reviewers replaced by what the judge says
-    draws: int
-    delta: float
-    certificates: tuple[Mapping[str, Any], ...]
-    promise: str
-    sentence: str
+    def to_dict(self) -> JsonObject:
+        """Return what status and metadata show of the audit."""
+        names = ("state", "decided", "labels_used", "overruled", "promise", "sentence")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "batch": self.record.batch,
+            "batches": self.record.batches,
+            "runs": len(self.runs),
+            "labels_wanted": self.wanted,
+            "draws": self.record.draws,
+            "delta": self.draw.plan.delta,
+            "certificates": [item.to_dict() for item in self.certificates],
+        }
 
 
 def batch_audits(corpus: Corpus) -> list[BatchAudit]:
@@ -228,22 +215,21 @@ def batch_audits(corpus: Corpus) -> list[BatchAudit]:
     return [item for item in found if item is not None]
 
 
-def audit_summaries(corpus: Corpus) -> tuple[list[AuditSummary], list[str]]:
-    """Return the audits of all batches, and a sentence on each that was edited."""
-    summaries, faults = [], []
+def readable_audits(corpus: Corpus) -> tuple[list[BatchAudit], list[str]]:
+    """Return the audits of all batches, and a sentence on each that was altered."""
+    audits, faults = list[BatchAudit](), list[str]()
     for name in batch_names(corpus):
         try:
-            audit = BatchAudit.load(corpus, name)
-            summaries += [] if audit is None else [audit.summary()]
+            audits += filter(None, [BatchAudit.load(corpus, name)])
         except CertifyError as error:
             faults.append(str(error))
-    return summaries, faults
+    return audits, faults
 
 
 def audits_version(corpus: Corpus) -> str:
     """Return the version of the audits of all batches."""
-    audits, _ = audit_summaries(corpus)
-    return sha256_bytes(canonical_json([asdict(item) for item in audits]))
+    audits, _ = readable_audits(corpus)
+    return sha256_bytes(canonical_json([item.to_dict() for item in audits]))
 
 
 def frozen_batch(rows: pd.DataFrame) -> Batch:
@@ -259,7 +245,7 @@ def opened_draw(corpus: Corpus, batch: str) -> BatchDraw:
 
 
 def _opened_draw(corpus: Corpus, batch: str) -> tuple[DrawnBatch, BatchDraw]:
-    drawn = corpus.store.last(corpus.name, DrawnBatch, batch)
+    drawn = corpus.last(DrawnBatch, batch)
     assert drawn is not None
     about = drawn.content
     objects = about.objects["audit"], *(decisions_sha256(corpus, name) for name in about.batches)
@@ -305,7 +291,7 @@ def _close(audit: BatchAudit) -> None:
     closing = ClosedBatch(
         batch=audit.record.batch,
         state="certified" if certified else "to_reviewers",
-        labels_sequence=labels_head(corpus)[0],
+        labels_sequence=labels_head(corpus).sequence,
         labels_used=audit.labels_used,
         outcomes=audit.outcomes,
         certificates=tuple(item.to_dict() for item in audit.certificates),
@@ -313,7 +299,7 @@ def _close(audit: BatchAudit) -> None:
         reasons=dict(Counter(rows["reason"].tolist())),
         objects={"closed": corpus.store.objects.put_table(rows)},
     )
-    corpus.store.append(corpus.name, closing)
+    corpus.append(closing)
 
 
 def settled_rows(audit: BatchAudit) -> pd.DataFrame:

@@ -25,12 +25,12 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.judges.specs import DELTA, SIDES
 from certify_assets.operations.batch_audit import (
-    AuditSummary,
+    BatchAudit,
     FrozenDraw,
-    audit_summaries,
     close_settled,
     frozen_batch,
     promise_of,
+    readable_audits,
 )
 from certify_assets.operations.batches import (
     DrawnBatch,
@@ -85,7 +85,7 @@ def begin_audit(
     drawn, promise = _draw(pool, plan, draws, rows)
     if before and not drawn:
         # the rows of the batch that is being decided say it themselves
-        corpus.store.append(corpus.name, UndrawnBatches(batches=before, why=""))
+        corpus.append(UndrawnBatches(batches=before, why=""))
     left = provisional & ~frame["trajectory_id"].isin(drawn)
     return Begun(frame.assign(decision=frame["decision"].mask(left, "human")), expected, promise)
 
@@ -105,22 +105,22 @@ def draw_waiting(corpus: Corpus, *, every: bool = False) -> None:
             # the judge that scored them is gone, or may not have them certified any more
             why = str(error)
         if not drawn:
-            corpus.store.append(corpus.name, UndrawnBatches(batches=item.batches, why=why))
+            corpus.append(UndrawnBatches(batches=item.batches, why=why))
 
 
-def close_batches(corpus: Corpus) -> tuple[list[AuditSummary], list[str]]:
-    """Close the provisional batches whose labels settle them; return as `audit_summaries`.
+def close_batches(corpus: Corpus) -> tuple[list[BatchAudit], list[str]]:
+    """Close the provisional batches whose labels settle them; return as `readable_audits`.
 
     Runs that waited long enough for a draw get it.
     """
-    audits, faults = audit_summaries(corpus)
-    settled = any(item.state == "provisional" and not item.labels_wanted for item in audits)
+    audits, faults = readable_audits(corpus)
+    settled = any(item.closing is None and not item.wanted for item in audits)
     if settled or any(item.is_due for item in waiting_runs(corpus)):
         # where another process was faster, the next look closes them
         with suppress(CertifyError), corpus.writing():
             close_settled(corpus)
             draw_waiting(corpus)
-        audits, faults = audit_summaries(corpus)
+        return readable_audits(corpus)
     return audits, faults
 
 
@@ -150,7 +150,7 @@ def _draw(
         seed=draw.seed,
         objects={"audit": corpus.store.objects.put_json(audit.to_dict())},
     )
-    corpus.store.append(corpus.name, drawn)
+    corpus.append(drawn)
     return draw.batch.trajectories, promise_of(plan, len(pool.batches))
 
 
@@ -158,11 +158,8 @@ def _budgets(judge: JudgedCorpus, deployed: DeploymentRecord) -> dict[str, float
     """Return the budget of each side that a batch may be certified on.
 
     A deployed side keeps its budget. A side on which the corpus certificate certifies nothing, at
-    any budget, takes that of the other one; a side that could be deployed and is not, none. Where
-    no certificate is deployed, the budgets are those of the deployment for batches.
+    any budget, takes that of the other one; a side that could be deployed and is not, none.
     """
-    if not deployed.alpha:
-        return dict(deployed.batch_alpha)
     number = deployed.recertification
     key = (
         recertification_key(deployed.corpus, number, CERTIFICATES)
@@ -211,10 +208,7 @@ class WaitingRuns:
         The plan is None where no labels are worth it.
         """
         judge, runs = self.deployed.judge_on(self.corpus), set(rows["trajectory_id"])
-        earlier = (
-            event.content.batches
-            for event in self.corpus.store.events(self.corpus.name, DrawnBatch)
-        )
+        earlier = (event.content.batches for event in self.corpus.events(DrawnBatch))
         draws = 1 + sum(
             any(runs & {*identities_of(self.corpus, name)["trajectory_id"]} for name in batches)
             for batches in earlier
@@ -272,7 +266,7 @@ def waiting_runs(corpus: Corpus) -> list[WaitingRuns]:
     for name in corpus.store.subjects(corpus.name, ProvisionalBatch):
         if is_undone(corpus, name) or draw_of(corpus, name) is not None:
             continue
-        last = corpus.store.last(corpus.name, ProvisionalBatch, name)
+        last = corpus.last(ProvisionalBatch, name)
         assert last is not None
         made = deployments.get(last.content.deployment)
         if made is None:

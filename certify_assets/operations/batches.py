@@ -35,7 +35,6 @@ _SHOWN: Final = 5
 REFUSALS: Final = (
     "not_deployed",
     "stale_certificate",
-    "no_certificate",
     "corrected_labels",
     "failed_audit",
     "alarm",
@@ -278,12 +277,12 @@ def _undone(corpus: Corpus) -> frozenset[str]:
 
 def is_decided(corpus: Corpus, batch: str) -> bool:
     """Whether a batch has its decisions."""
-    return corpus.store.last(corpus.name, BatchRecord, batch) is not None
+    return corpus.last(BatchRecord, batch) is not None
 
 
 def received(corpus: Corpus, batch: str) -> ReceivedBatch:
     """Return what was received as a batch."""
-    found = corpus.store.last(corpus.name, ReceivedBatch, batch)
+    found = corpus.last(ReceivedBatch, batch)
     if found is None:
         raise unknown_batch(corpus, batch)
     return found.content
@@ -291,7 +290,7 @@ def received(corpus: Corpus, batch: str) -> ReceivedBatch:
 
 def decided(corpus: Corpus, batch: str) -> Event[BatchRecord]:
     """Return how a batch was decided, with its place in the ledger and its time."""
-    found = corpus.store.last(corpus.name, BatchRecord, batch)
+    found = corpus.last(BatchRecord, batch)
     if found is None:
         raise unknown_batch(corpus, batch)
     return found
@@ -328,7 +327,7 @@ def draw_of(corpus: Corpus, batch: str) -> str | None:
 
 def closing_of(corpus: Corpus, draw: str) -> Event[ClosedBatch] | None:
     """Return what closed a draw; None while it is open."""
-    return corpus.store.last(corpus.name, ClosedBatch, draw)
+    return corpus.last(ClosedBatch, draw)
 
 
 def open_draws(corpus: Corpus) -> list[str]:
@@ -357,8 +356,8 @@ def changed_batches(corpus: Corpus, event: Event[Any]) -> Iterator[str]:
 def _last_draws(corpus: Corpus) -> dict[str, DrawnBatch | UndrawnBatches]:
     """Return the last draw that each batch had a part in, taken back since or not."""
     entries: list[Event[Any]] = [
-        *corpus.store.events(corpus.name, DrawnBatch),
-        *corpus.store.events(corpus.name, UndrawnBatches),
+        *corpus.events(DrawnBatch),
+        *corpus.events(UndrawnBatches),
     ]
     # what the step under way adds has no number yet, and comes last
     entries.sort(key=lambda entry: (not entry.sequence, entry.sequence))
@@ -377,7 +376,7 @@ def decided_version(corpus: Corpus) -> str:
 
 def _version(corpus: Corpus, *kinds: type[Payload]) -> str:
     """Return a hash of the last event of each kind, whenever it was."""
-    last = [corpus.store.last(corpus.name, kind) for kind in kinds]
+    last = [corpus.last(kind) for kind in kinds]
     said = [item and item.content.model_dump(mode="json", exclude={"ledger"}) for item in last]
     return sha256_bytes(canonical_json(said))
 

@@ -36,8 +36,8 @@ from certify_assets.judges.pool import (
 from certify_assets.judges.record import JudgeRecord, columns, runs_are_tasks
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 from certify_assets.judges.stored import judge_file
+from certify_assets.operations.certified_before import relabelling_finding
 from certify_assets.operations.ledger import record_pool, register
-from certify_assets.operations.relabelling import relabelling_finding
 from certify_assets.operations.spending import Claim, claim, read_spending
 from certify_assets.storage.events import Stored
 from certify_assets.storage.moment import remembered

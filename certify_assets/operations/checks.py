@@ -10,23 +10,19 @@ from typing import Any, NamedTuple
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import DELTA, SIDES
+from certify_assets.judges.specs import DELTA
 from certify_assets.operations.audit_sample import OPEN_SHARE
-from certify_assets.operations.batch_audit import BatchAudit, batch_audits
+from certify_assets.operations.batch_audit import batch_audits
 from certify_assets.operations.batch_drawing import waiting_runs
-from certify_assets.operations.batches import batch_names
-from certify_assets.operations.decisions import first_decisions_of
 from certify_assets.operations.deployment import (
     Deployment,
     behind,
     deployed_spending,
     load_deployment,
-    read_deployments,
 )
 from certify_assets.operations.monitoring import load_monitor
 from certify_assets.operations.notifications import certificate_age, read_notifications
 from certify_assets.operations.recertification import NOTHING_DEPLOYED, plan_recertification
-from certify_assets.operations.sampling import RunDraw
 
 # shares from which a check warns or fails
 _HALF, _LATE, _LITTLE = 0.5, 0.8, 0.1
@@ -92,70 +88,6 @@ def deployment_stands(corpus: Corpus) -> Verdict:
 
 
 @_readable
-def decided_by_deployed(corpus: Corpus) -> Verdict:
-    """PASS where deployed certificates decided every row.
-
-    WARN where no row is decided; ERROR where rows depend on a certificate that was never deployed.
-    """
-    deployed = {";".join(item.certificates) for item in read_deployments(corpus)} - {""}
-    rows = 0
-    for batch in batch_names(corpus):
-        frame = first_decisions_of(corpus, batch)
-        automatic = frame.loc[frame["decision"].isin(SIDES), "certificate_sha256"]
-        if others := sorted(set(automatic) - deployed):
-            sentence = (
-                f"batch {batch}: rows were decided under the certificates "
-                f"{others[0][:12] or '(none)'}, which were never deployed."
-            )
-            return Verdict("ERROR", sentence)
-        audit = BatchAudit.load(corpus, batch)
-        rows += len(automatic) + (0 if audit is None else audit.decided)
-    if not rows:
-        return Verdict("WARN", "no row was decided.")
-    return Verdict(
-        "PASS",
-        f"{rows} rows were decided without review, all on deployed certificates or on those of "
-        "their batch.",
-    )
-
-
-@_readable
-def drawn_as_planned(corpus: Corpus) -> Verdict:
-    """PASS where the drawn runs are those of the deployed plans, else ERROR.
-
-    WARN where a batch came while no judge was deployed.
-    """
-    plans = {item.number: item.sampling for item in read_deployments(corpus)}
-    undrawn, every, drawn = 0, 0, 0
-    for name in batch_names(corpus):
-        draw, rows = RunDraw.load(corpus, name), first_decisions_of(corpus, name)
-        every, drawn = every + len(rows), drawn + len(draw.drawn)
-        names = zip(rows["task_id"].tolist(), rows["trajectory_id"].tolist(), strict=True)
-        if draw.plan is None or draw.deployment is None:
-            undrawn += 1
-        elif (
-            plans.get(draw.deployment) != draw.plan
-            or draw.runs.seed != draw.plan.runs_seed
-            or draw
-            != RunDraw.of(
-                draw.deployment,
-                draw.plan,
-                draw.runs,
-                names,
-                corpus=corpus.name,
-                before=draw.before,
-            )
-        ):
-            return Verdict("ERROR", f"the draw of batch {name} is not that of a deployed plan.")
-    if undrawn:
-        sentence = f"{undrawn} batches came while no judge was deployed: nothing is drawn of them."
-        return Verdict("WARN", sentence)
-    if not every:
-        return Verdict("WARN", "there is no batch.")
-    return Verdict("PASS", f"{drawn} of {every} runs are drawn, as the plans say.")
-
-
-@_readable
 def batches_certified(corpus: Corpus) -> Verdict:
     """PASS where no batch is provisional.
 
@@ -163,7 +95,7 @@ def batches_certified(corpus: Corpus) -> Verdict:
     """
     audits, later = batch_audits(corpus), waiting_runs(corpus)
     waiting = [item for item in audits if item.state == "provisional"]
-    sentences = [item.sentence() for item in waiting or audits[-1:]]
+    sentences = [item.sentence for item in waiting or audits[-1:]]
     sentences += [item.sentence() for item in later]
     if waiting:
         return Verdict("WARN", " ".join(sentences))

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from certify_assets.certificates.auroc import (
-    Interval,
     Ranking,
     auroc,
     name_codes,
@@ -391,24 +390,21 @@ def _differences(scored: Sequence[_Scored]) -> Iterator[JsonObject]:
                     yield _difference(item, by_name[other])
 
 
-def _paired(one: Ranking, other: Ranking, resamples: NDArray[np.float64]) -> Interval:
-    """Return the difference of AUROC of two judges on the same rows and resamples of tasks."""
-    mine, theirs = (ranking.estimate(resamples[:0])["value"] for ranking in (one, other))
-    if mine is None or theirs is None:
-        return {"value": None, "low": None, "high": None}
-    low: float | None = None
-    high: float | None = None
-    if len(resamples):
-        low, high = percentile_interval(one.aurocs(resamples) - other.aurocs(resamples))
-    return {"value": mine - theirs, "low": low, "high": high}
-
-
 def _difference(one: _Scored, other: _Scored) -> JsonObject:
     """Return the difference of two AUROC with its interval over tasks."""
     mine, theirs, name, against = one.cal, other.cal, one.row.judge, other.row.judge
     kept = np.isfinite(mine.scores) & np.isfinite(theirs.scores)
-    found = _paired(mine.ranked(kept), theirs.ranked(kept), task_resamples(mine.tasks(kept)))
-    value, low, high = found["value"], found["low"], found["high"]
+    rankings, resamples = (
+        [of.ranked(kept) for of in (mine, theirs)],
+        task_resamples(mine.tasks(kept)),
+    )
+    areas = [ranking.estimate(resamples[:0])["value"] for ranking in rankings]
+    value = low = high = None
+    if areas[0] is not None and areas[1] is not None:
+        value = areas[0] - areas[1]
+        if len(resamples):
+            first, second = (ranking.aurocs(resamples) for ranking in rankings)
+            low, high = percentile_interval(first - second)
     verdict = "level"
     if np.array_equal(mine.scores, theirs.scores, equal_nan=True):
         verdict, sentence = "same", f"{name} gives every CAL row the score of {against}."

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +19,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import (
     CertifyError,
     ChangedInputError,
-    InputError,
     IntegrityError,
     StaleCertificateError,
 )
@@ -28,8 +26,8 @@ from certify_assets.files import write_atomic
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import SIDES
+from certify_assets.operations.audit_sample import RunDraw, asked_rows
 from certify_assets.operations.batch_audit import close_settled
-from certify_assets.operations.batch_comparison import compare_batch
 from certify_assets.operations.batch_drawing import Begun, begin_audit, draw_waiting
 from certify_assets.operations.batches import (
     REFUSALS,
@@ -42,11 +40,10 @@ from certify_assets.operations.batches import (
     received,
     waiting_batches,
 )
-from certify_assets.operations.coverage import Coverage, cover
+from certify_assets.operations.coverage import Coverage, compare_batch, cover
 from certify_assets.operations.decisions import DECISION_COLUMNS, NOT_COVERED, PROVISIONAL
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.monitoring import monitor_new_labels
-from certify_assets.operations.sampling import RunDraw, asked_rows
 from certify_assets.work import Report, silent
 
 if TYPE_CHECKING:
@@ -56,11 +53,7 @@ if TYPE_CHECKING:
 # runs that are scored before their scores are stored
 _SHARE = 2000
 # those under which the judge still scores: a certificate of the batch holds whatever the judge
-_BY_BATCH: Final = ("no_certificate", "corrected_labels", "failed_audit", "alarm")
-
-
-class DecidedBatchError(InputError):
-    """A batch that is decided already, perhaps by another process a moment ago."""
+_BY_BATCH: Final = ("corrected_labels", "failed_audit", "alarm")
 
 
 def decide_ready(
@@ -75,43 +68,36 @@ def decide_ready(
         # an audit that was edited decides nothing of its batch, and is no matter of the next one
         close_settled(corpus)
         draw_waiting(corpus)
-    records = []
+    records = list[BatchRecord]()
     for name in waiting_batches(corpus):
         # an alarm or another deployment may have come during the previous batch
         corpus.store.refresh()
-        # another process may be deciding the same batches
-        with suppress(DecidedBatchError):
-            records.append(decide_batch(corpus, name, report=report))
+        records += filter(None, [decide_batch(corpus, name, report=report)])
     if draw:
         with corpus.writing():
             draw_waiting(corpus, every=True)
     return records
 
 
-def decide_batch(corpus: Corpus, name: str, *, report: Report = silent) -> BatchRecord:
-    """Decide an imported batch and store its decisions."""
+def decide_batch(corpus: Corpus, name: str, *, report: Report = silent) -> BatchRecord | None:
+    """Decide an imported batch and store its decisions; None where another process has."""
     # a killed call resumes with the shares of these very runs
     work = f"batches/{corpus.name}/{received(corpus, name).objects['runs']}"
     with corpus.store.workplace(work) as folder:
         # another process may have decided it while this one waited for its turn
         corpus.store.refresh()
-        _require_undecided(corpus, name)
+        if is_decided(corpus, name):
+            return None
         deployment, runs = _deployment(corpus), batch_runs(corpus, name)
         deployment, scored = _score(deployment, runs, folder, report)
         with corpus.writing():
-            _require_undecided(corpus, name)
+            if is_decided(corpus, name):
+                return None
             # labels come while a batch is scored
             deployment = _still(deployment)
             if not _is_scored(deployment):
                 scored = _Scored.nothing(deployment, runs)
             return _store(deployment, name, runs, scored)
-
-
-def _require_undecided(corpus: Corpus, name: str) -> None:
-    if is_decided(corpus, name):
-        raise DecidedBatchError(
-            f"{name} of {corpus} is decided already; `certify ops status {corpus}` says how."
-        )
 
 
 def _deployment(corpus: Corpus) -> Deployment:
@@ -226,7 +212,6 @@ def _store(deployment: Deployment, name: str, runs: pd.DataFrame, scored: _Score
     """Store the decisions of a batch and return what they are."""
     corpus, made, judge = deployment.corpus, deployment.record, deployment.judge
     objects, about, coverage = corpus.store.objects, received(corpus, name), scored.coverage
-    # none of a deployment for batches alone
     used = () if deployment.refusal is not None else deployment.certificates
     compared = compare_batch(corpus, judge, used, name, scored.table[coverage.by_corpus])
     coverage = coverage.without(compared.unlike)
@@ -273,10 +258,10 @@ def _store(deployment: Deployment, name: str, runs: pd.DataFrame, scored: _Score
             "comparison": objects.put_json(compared.document.to_dict()),
         },
     )
-    corpus.store.append(corpus.name, record)
+    corpus.append(record)
     if (waiting := record.decisions.get(PROVISIONAL, 0)) and made is not None:
         left = ProvisionalBatch(batch=name, runs=waiting, deployment=made.number)
-        corpus.store.append(corpus.name, left)
+        corpus.append(left)
     return record
 
 
@@ -299,8 +284,9 @@ def _decisions(
         decisions, reasons = (np.asarray(part, object) for part in decide(list(used), scores))
         decided = by_corpus
     else:
-        code = "no_certificate" if refusal is None else refusal.code
-        decisions, reasons = (np.full(scores.size, value, object) for value in ("human", code))
+        assert refusal is not None
+        decisions = np.full(scores.size, "human", object)
+        reasons = np.full(scores.size, refusal.code, object)
         # where a batch gets a certificate of its own, it may decide these runs too
         by_batch = coverage.policy == "batch_certificate"
         waits = (waits | by_corpus) & by_batch

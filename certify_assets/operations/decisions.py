@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import IntegrityError
 from certify_assets.operations.batches import (
@@ -108,7 +106,7 @@ def _standing(corpus: Corpus, batch: str, rows: pd.DataFrame) -> pd.DataFrame:
 @remembered
 def drawn_runs(corpus: Corpus, draw: str) -> list[str]:
     """Return the runs that a draw may decide."""
-    drawn = corpus.store.last(corpus.name, DrawnBatch, draw)
+    drawn = corpus.last(DrawnBatch, draw)
     assert drawn is not None
     order: list[str] = corpus.store.objects.get_json(drawn.content.objects["audit"])["order"]
     return order
@@ -126,26 +124,19 @@ def provisional_rows(corpus: Corpus, batches: Iterable[str]) -> pd.DataFrame:
 @remembered
 def load_decisions(corpus: Corpus) -> pd.DataFrame:
     """Return the decisions of all batches, the oldest first."""
-    import pandas as pd
     import pyarrow as pa
 
-    names = batch_names(corpus)
-    objects = corpus.store.objects
-    tables = [objects.get_arrow(decisions_sha256(corpus, name)) for name in names]
-    if not tables:
+    objects, names = corpus.store.objects, batch_names(corpus)
+    if not names:
         return no_decisions()
-    # a year has many small tables: converted at once, and those that wait for a closing corrected;
-    # a column of a refused batch may be empty, and has no type then
-    every = pa.concat_tables(tables, promote_options="default").to_pandas()
-    ends = np.cumsum([len(table) for table in tables]).tolist()
-    waits = (every["decision"] == PROVISIONAL).to_numpy()
-    parts = [
-        _standing(corpus, name, every.iloc[start:end].copy())
-        if waits[start:end].any()
-        else every.iloc[start:end]
-        for name, start, end in zip(names, [0, *ends], ends, strict=False)
-    ]
-    return pd.concat(parts, ignore_index=True)
+    tables = [objects.get_arrow(decisions_sha256(corpus, name)) for name in names]
+    # a year has many small tables, which are converted at once; a column of a refused batch may be
+    # empty, and has no type then
+    rows = pa.concat_tables(tables, promote_options="default").to_pandas()
+    for batch in rows.loc[rows["decision"] == PROVISIONAL, "batch"].unique():
+        mine = (rows["batch"] == batch).to_numpy()
+        rows[mine] = _standing(corpus, batch, rows[mine].copy())
+    return rows
 
 
 def no_decisions() -> pd.DataFrame:

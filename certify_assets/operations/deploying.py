@@ -12,6 +12,12 @@ from certify_assets.errors import GateClosedError, InputError
 from certify_assets.files import canonical_json
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import SIDES
+from certify_assets.operations.audit_sample import SamplingPlan
+from certify_assets.operations.certified_before import (
+    certified_judges,
+    certified_splits,
+    relabelling_finding,
+)
 from certify_assets.operations.certifier import certificate_of, deciding, judges_with_certificates
 from certify_assets.operations.deployment import (
     Deployed,
@@ -24,7 +30,6 @@ from certify_assets.operations.deployment import (
     kept_certificates,
     load_deployment,
     may_decide,
-    no_batch_certified,
     plan_before,
     read_certificates,
     read_deployments,
@@ -38,9 +43,6 @@ from certify_assets.operations.recertification_record import (
     RecertificationRecord,
     load_recertification,
 )
-from certify_assets.operations.relabelling import relabelling_finding
-from certify_assets.operations.sampling import SamplingPlan
-from certify_assets.operations.split_history import certified_judges, certified_splits
 from certify_assets.storage.events import head_text
 from certify_assets.storage.tracking import Record, Tracker, without_credentials
 
@@ -62,8 +64,6 @@ def deploy(
     alpha: Mapping[str, float] | float | None = None,
     sampling: SamplingPlan | None = None,
     recertification: int = 0,
-    policy: str = "",
-    batch_only: bool = False,
     accepted: Collection[str] = (),
     track: bool = True,
 ) -> DeploymentRecord:
@@ -78,10 +78,6 @@ def deploy(
         By default that of the last deployment.
     recertification : int, optional
         Whose certificates decide; by default those on CAL.
-    policy : str, optional
-        That of the corpus, where no user asked.
-    batch_only : bool, optional
-        Whether none of its certificates decides, and every batch waits for one of its own.
     accepted : Collection of str, optional
         What a user accepts. RESPLIT_ACCEPTED: the runs were first certified under another split.
         CHOSEN: certificates that do not pay for it chose the judge. RELABELLING_ACCEPTED: labels or
@@ -92,13 +88,9 @@ def deploy(
     corpus = judge.corpus
     with corpus.writing():
         _ = judge.spec
-        chosen, findings, batch_alpha = list[Certificate](), list[dict[str, str]](), {}
-        if batch_only:
-            batch_alpha = _of_batches(corpus, alpha)
-        else:
-            issued = read_certificates(judge, recertification)
-            chosen = _choose(issued, alpha, f"{judge} on {corpus}")
-            findings = _findings(judge, recertification, chosen, accepted)
+        issued = read_certificates(judge, recertification)
+        chosen = _choose(issued, alpha, f"{judge} on {corpus}")
+        findings = _findings(judge, recertification, chosen, accepted)
         put, last = corpus.store.objects.put, load_deployment(corpus)
         certificates = {f"certificates/{item.side}": put(item.to_json()) for item in chosen}
         made = Deployed(
@@ -111,35 +103,22 @@ def deploy(
             fingerprint=judge_fingerprint(judge),
             sampling=sampling or plan_before(corpus),
             findings=tuple(findings),
-            policy=policy,
-            batch_alpha=batch_alpha,
             objects=judge.files() | certificates,
         )
-        if chosen and (
-            fault := deployment_fault(corpus, made, chosen)
-            or label_alarm(judge, recertification, chosen)
-        ):
+        fault = deployment_fault(corpus, made, chosen)
+        if fault := fault or label_alarm(judge, recertification, chosen):
             raise GateClosedError(f"{judge} is not deployed on {corpus}: {fault.sentence}")
         # a call before this one may have been killed, or MLflow did not answer it
         if last is not None and last.is_again(made):
             made = last
         else:
-            corpus.store.append(corpus.name, made)
+            corpus.append(made)
         # MLflow is told what is stored, not what may still be refused
         if track:
             corpus.store.once_committed(partial(register, corpus, made.number))
     # it decides from now on, whatever becomes of a step that goes on
     corpus.store.commit()
     return read_deployments(corpus)[-1]
-
-
-def _of_batches(corpus: Corpus, alpha: Mapping[str, float] | float | None) -> dict[str, float]:
-    """Return the budget of each side for certificates of batches; by default the strictest."""
-    if refused := no_batch_certified(corpus):
-        raise GateClosedError(refused)
-    if isinstance(alpha, Mapping):
-        return dict(alpha)
-    return dict.fromkeys(SIDES, min(corpus.current.config.alphas) if alpha is None else alpha)
 
 
 def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> DeploymentRecord:
@@ -154,10 +133,9 @@ def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> DeploymentRe
     judge = earlier.judge_on(corpus)
     return deploy(
         judge,
-        alpha=earlier.batch_alpha or earlier.alpha,
+        alpha=earlier.alpha,
         sampling=earlier.sampling,
         recertification=earlier.recertification,
-        batch_only=earlier.batch_only,
         track=track,
         accepted=accepted_before(earlier, judge, earlier.recertification),
     )
@@ -172,7 +150,7 @@ def promote(
     if now is not None and now.recertification == document.number:
         register(corpus, now.number)
         return now
-    budgets = None if now is None or now.batch_only else now.alpha
+    budgets = None if now is None else now.alpha
     sides = [
         side
         for side in document.sides
@@ -349,7 +327,7 @@ def register(corpus: Corpus, number: int) -> None:
         first = without_credentials((str(error).splitlines() or [""])[0])[:300]
         answer = {"error": f"not recorded: {type(error).__name__}: {first}"}
     if answer != record.mlflow:
-        corpus.store.append(corpus.name, TrackedDeployment(number=number, answer=answer))
+        corpus.append(TrackedDeployment(number=number, answer=answer))
 
 
 def _registered(

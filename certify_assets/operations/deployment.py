@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -16,15 +16,14 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES
 from certify_assets.operations.audit import load_audits
+from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.operations.batches import Refusal
 from certify_assets.operations.certifier import deciding_sides, load_certificates
 from certify_assets.operations.ledger import ledger_violations
-from certify_assets.operations.monitor_record import open_alarm
 from certify_assets.operations.recertification_record import (
     load_recertification,
     recertification_certificates,
 )
-from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.spending import Spending, read_spending
 from certify_assets.storage.events import Event, Head, Payload
 from certify_assets.storage.moment import remembered
@@ -49,23 +48,11 @@ class Deployed(Payload):
     fingerprint: Mapping[str, str]  # hashes that the decisions depend on, and the grid
     sampling: SamplingPlan
     findings: tuple[Mapping[str, str], ...] = ()  # code and message of what the user should know
-    policy: str = ""  # of the corpus, where it deployed; empty where a user did
-    # budgets of batches, where certificates of batches alone decide; else empty
-    batch_alpha: Mapping[str, float] = {}
-
-    @property
-    def batch_only(self) -> bool:
-        """Whether it has no certificate, and every batch waits for one of its own."""
-        return bool(self.batch_alpha)
 
     @property
     def budgets(self) -> str:
         """The budgets in words."""
-        sides = ", ".join(
-            f"{side} at {100 * alpha:g} %"
-            for side, alpha in (self.alpha or self.batch_alpha).items()
-        )
-        return f"batch certificates alone, {sides}" if self.batch_only else sides
+        return ", ".join(f"{side} at {100 * alpha:g} %" for side, alpha in self.alpha.items())
 
     @property
     def adapter_sha256(self) -> str:
@@ -109,13 +96,42 @@ class DeploymentRecord(Deployed):
         return cls(**made, time=entry.time, ledger=head, mlflow=mlflow)
 
     def is_again(self, made: Deployed) -> bool:
-        """Whether another deployment names the same, whatever its number, whoever asked."""
-        names = Deployed.model_fields.keys() - {"number", "policy"}
+        """Whether another deployment names the same, whatever its number."""
+        names = Deployed.model_fields.keys() - {"number"}
         return all(getattr(self, name) == getattr(made, name) for name in names)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document of the deployment."""
         return {"schema": SCHEMA, **self.model_dump(mode="json")}
+
+
+class Alarm(Payload):
+    """A monitor raised an alarm, which stays whatever becomes of its labels."""
+
+    kind = "alarm"
+    judge: str
+    side: str
+    alpha: float
+    certificate_sha256: str
+    at: int  # number of tasks after which it was raised
+    e_value: float
+    interval: tuple[float, float]  # for the error, when it was recorded
+
+    @property
+    def subject(self) -> str:
+        """Certificate that it is about, which has one alarm."""
+        return self.certificate_sha256
+
+
+def read_alarms(corpus: Corpus) -> list[Event[Alarm]]:
+    """Return every alarm of a corpus, the oldest first."""
+    return corpus.events(Alarm)
+
+
+def open_alarm(corpus: Corpus, certificates: Collection[str]) -> Event[Alarm] | None:
+    """Return the first alarm of certificates, by their hashes; None where there is none."""
+    alarms = read_alarms(corpus)
+    return next((item for item in alarms if item.content.certificate_sha256 in certificates), None)
 
 
 @remembered
@@ -131,11 +147,11 @@ def read_deployments(corpus: Corpus) -> list[DeploymentRecord]:
     # no decision depends on what MLflow answers
     told = {
         entry.content.number: entry.content.answer
-        for entry in corpus.store.events(corpus.name, TrackedDeployment, watched=False)
+        for entry in corpus.events(TrackedDeployment, watched=False)
     }
     return [
         DeploymentRecord.of(entry, told.get(entry.content.number))
-        for entry in corpus.store.events(corpus.name, Deployed)
+        for entry in corpus.events(Deployed)
     ]
 
 
@@ -189,21 +205,7 @@ def _opened(corpus: Corpus) -> Deployment:
         certificates = certificates_of(corpus, record)
     except CertifyError as error:
         return Deployment(corpus, record, refusal=Refusal("stale_certificate", str(error)))
-    if record.batch_only:
-        why = no_batch_certified(corpus)
-        return Deployment(corpus, record, refusal=Refusal("no_certificate", why) if why else None)
     return Deployment(corpus, record, certificates, deployment_fault(corpus, record, certificates))
-
-
-def no_batch_certified(corpus: Corpus) -> str:
-    """Say why no batch gets a certificate of its own; empty where batches do."""
-    config = corpus.current.config
-    if config.new_agents == "batch_certificate":
-        return ""
-    return (
-        f"no batch of {corpus} is certified, because its new_agents is {config.new_agents}. "
-        "Import it with --set new_agents=batch_certificate, or deploy a certified judge."
-    )
 
 
 def corrected_labels(judge: JudgedCorpus) -> str:

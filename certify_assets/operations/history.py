@@ -18,13 +18,14 @@ from certify_assets.judges.specs import DELTA
 from certify_assets.operations.audit_sample import completed_at, drawn_decisions, with_labels
 from certify_assets.operations.batches import operation_key
 from certify_assets.operations.deployment import (
+    Alarm,
     deployed_spending,
     kept_certificates,
+    read_alarms,
     read_deployments,
     strictest_certificates,
 )
-from certify_assets.operations.labels import Label, labels_head, read_labels
-from certify_assets.operations.monitor_record import Alarm, read_alarms
+from certify_assets.operations.labels import Label, LabelPrefix, labels_head, read_labels
 from certify_assets.operations.recertification_record import RecertificationRecord, recertifications
 from certify_assets.storage.events import Event, Head
 
@@ -153,15 +154,12 @@ def _alarm(raised: Event[Alarm]) -> RaisedAlarm:
 
 def _last_seen(corpus: Corpus, alarms: Iterable[Event[Alarm]]) -> Head:
     """Return the last event that the history is about; later ones do not change it."""
-    deployed = [item.ledger for item in read_deployments(corpus)]
-    sequence, sha256 = max(
-        [
-            labels_head(corpus),
-            *((entry.sequence, entry.sha256) for entry in alarms),
-            *((head["sequence"], head["sha256"]) for head in deployed),
-        ]
+    heads = [entry.head for entry in alarms]
+    heads += [item.ledger for item in read_deployments(corpus)]
+    last = max(
+        [labels_head(corpus), *(LabelPrefix(head["sequence"], head["sha256"]) for head in heads)]
     )
-    return Head(corpus=corpus.name, sequence=sequence, sha256=sha256)
+    return Head(corpus=corpus.name, sequence=last.sequence, sha256=last.sha256)
 
 
 def _sets(corpus: Corpus) -> Iterator[tuple[HistoryStep, Sequence[Certificate]]]:

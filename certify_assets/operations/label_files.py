@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.files import read_json, sha256_file, write_atomic
+from certify_assets.files import read_json, sha256_bytes, sha256_file, write_atomic
 from certify_assets.names import shared_names
 from certify_assets.operations.batch_drawing import close_batches
-from certify_assets.operations.batches import batch_run, closed_batches
+from certify_assets.operations.batches import closed_batches, runs_file, stored_runs
 from certify_assets.operations.decisions import load_decisions
 from certify_assets.operations.labels import (
     Label,
@@ -29,6 +29,9 @@ from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.settings import TableSettings
 from certify_assets.tables.writing import write_table_file
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _MOST_FAULTS = 20
 
@@ -60,22 +63,30 @@ class _Row:
     comment: str = ""
 
 
-def export_queue(path: Path, queue: Queue) -> None:
-    """Write the queue with empty columns outcome, reviewer and comment to a table file."""
-    _refuse_labels(path)
-    write_table_file(path, queue.frame.assign(outcome="", reviewer="", comment=""))
+def export_queue(path: Path, corpus: Corpus, queue: Queue) -> None:
+    """Write the queue with empty columns outcome, reviewer and comment to a table file.
 
-
-def _refuse_labels(path: Path) -> None:
+    Column ``run`` names a file with the text of the run, in a folder next to the table.
+    """
     try:
-        table = read_table(path, {"outcome"})
+        filled = read_table(path, {"outcome"}).columns.get("outcome", ())
     except InputError:
-        return
-    if filled := sum(bool(_text(value).strip()) for value in table.columns.get("outcome", ())):
+        filled = ()
+    if count := sum(bool(_text(value).strip()) for value in filled):
         raise InputError(
-            f"{path} holds {filled} outcomes, which the export would write over; import it first, "
+            f"{path} holds {count} outcomes, which the export would write over; import it first, "
             "or give another path."
         )
+    files = {
+        name: f"{path.stem}_runs/{sha256_bytes(name.encode())[:16]}.txt"
+        for name in queue.frame["trajectory_id"]
+    }
+    empty = dict.fromkeys(("outcome", "reviewer", "comment"), "")
+    write_table_file(path, queue.frame.assign(run=list(files.values()), **empty))
+    folder = path.parent
+    new = [name for name, file in files.items() if not (folder / file).exists()]
+    for name, text in _texts(corpus, queue.frame[queue.frame["trajectory_id"].isin(new)]):
+        write_atomic(folder / files[name], text.encode("utf-8"))
 
 
 def export_studio(path: Path, corpus: Corpus, queue: Queue) -> None:
@@ -83,17 +94,26 @@ def export_studio(path: Path, corpus: Corpus, queue: Queue) -> None:
 
     docs/review.md has the interface.
     """
-    from certify_assets.corpora.rendering import UNLIMITED, Renderer
-
     if path.suffix.lower() != ".json":
         raise InputError(f"{path} does not end in .json; Label Studio imports tasks from JSON.")
-    whole = Renderer(UNLIMITED, UNLIMITED, UNLIMITED)
-    tasks = []
-    for data in queue.frame[["trajectory_id", "task_id", "batch"]].to_dict("records"):
-        run = batch_run(corpus, data["batch"], data["trajectory_id"])
-        text = whole.render(run.instruction, run.steps).text
-        tasks.append({"data": {**data, "run": text}})
+    texts = dict(_texts(corpus, queue.frame))
+    tasks = [
+        {"data": {**data, "run": texts[data["trajectory_id"]]}}
+        for data in queue.frame[["trajectory_id", "task_id", "batch"]].to_dict("records")
+    ]
     write_atomic(path, json.dumps(tasks, ensure_ascii=False, indent=1).encode("utf-8") + b"\n")
+
+
+def _texts(corpus: Corpus, frame: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    """Give the runs of the queue with their whole texts."""
+    from certify_assets.corpora.rendering import UNLIMITED, Renderer
+
+    whole = Renderer(UNLIMITED, UNLIMITED, UNLIMITED)
+    for batch, rows in frame.groupby("batch"):
+        with runs_file(corpus, str(batch)) as path:
+            found = stored_runs(path, set(rows["trajectory_id"]))
+        for name, run in found.items():
+            yield name, whole.render(run.instruction, run.steps).text
 
 
 def import_labels(
@@ -105,18 +125,16 @@ def import_labels(
 ) -> Imported:
     """Add the labels of a file: all of them, or none where one is at fault."""
     # rows without an outcome are skipped; the same file again adds nothing, nor does a repetition
-    studio, read_as = path.suffix.lower() == ".json", tuple[str, ...]()
-    if studio:
-        rows = _studio_rows(path, reviewer)
+    via: Literal["label_studio", "file"] = "file"
+    if path.suffix.lower() == ".json":
+        via, rows, read_as = "label_studio", _studio_rows(path, reviewer), tuple[str, ...]()
     else:
         rows, read_as = _table_rows(path, reviewer)
     outcomes = OutcomeColumn("outcome", settings or TableSettings())
     before = read_labels(corpus)
-    said = _checked(corpus, path, rows, outcomes, before)
-    via: Literal["label_studio", "file"] = "label_studio" if studio else "file"
     labels = [
         Label(row.trajectory_id, outcome, row.reviewer, via, row.token, row.comment)
-        for row, outcome in said
+        for row, outcome in _checked(corpus, path, rows, outcomes, before)
     ]
     votes = {name: dict(found.votes) for name, found in resolve_labels(before).items()}
     stored = {label.token for label in before}
@@ -129,6 +147,8 @@ def import_labels(
     new = [label for label in other if label.token not in stored]
     append_labels(corpus, new)
     changed = sum(label.reviewer in votes.get(label.trajectory_id, {}) for label in new)
+    earlier = closed_batches(corpus)
+    audits, _ = close_batches(corpus)
     return Imported(
         added=len(new) - changed,
         changed=changed,
@@ -136,20 +156,13 @@ def import_labels(
         overruled=len(other) - len(new),
         without_outcome=len(rows) - len(labels),
         reviewers=tuple(sorted({label.reviewer for label in labels})),
-        closed=tuple(_close_settled(corpus)),
+        closed=tuple(
+            f"Batch {item.sentence}"
+            for item in audits
+            if item.closing is not None and item.record.batch not in earlier
+        ),
         read_as=(*read_as, *outcomes.notes()),
     )
-
-
-def _close_settled(corpus: Corpus) -> list[str]:
-    """Close the provisional batches that the labels settle, and say so of each."""
-    before = closed_batches(corpus)
-    audits, _ = close_batches(corpus)
-    return [
-        f"Batch {item.sentence}"
-        for item in audits
-        if item.state != "provisional" and item.batch not in before
-    ]
 
 
 def _table_rows(path: Path, reviewer: str | None) -> tuple[list[_Row], tuple[str, ...]]:
@@ -165,8 +178,7 @@ def _table_rows(path: Path, reviewer: str | None) -> tuple[list[_Row], tuple[str
     for index, outcome in enumerate(columns["outcome"]):
         said = {name: _text(columns[name][index]) for name in texts if name in columns}
         said["reviewer"] = said.get("reviewer") or reviewer or ""
-        token = f"file:{digest}:{index + 1}"
-        rows.append(_Row(table.row(index), token, outcome, **said))
+        rows.append(_Row(table.row(index), f"file:{digest}:{index + 1}", outcome, **said))
     return rows, table.read_as
 
 
@@ -185,16 +197,9 @@ def _studio_rows(path: Path, reviewer: str | None) -> list[_Row]:
         for number, task in enumerate(document, 1):
             names = {name: _text(task["data"].get(name)) for name in ("trajectory_id", "task_id")}
             for place, one in enumerate(task.get("annotations", []), 1):
-                choices, who, comment = _annotated(one)
-                where = f"task {number}, annotation {place}"
-                if len(choices) > 1:
-                    raise InputError(
-                        f"{path}, {where}, choices: {len(choices)} choices where one is asked for; "
-                        "keep success or failure."
-                    )
-                token = f"label_studio:{digest}:{number}:{place}"
-                outcome = next(iter(choices), None)
-                rows.append(_Row(where, token, outcome, **names, reviewer=who, comment=comment))
+                where, token = f"task {number}, annotation {place}", f"{digest}:{number}:{place}"
+                found = _annotated(one, f"{path}, {where}")
+                rows.append(_Row(where, f"label_studio:{token}", **names, **found))
     except (AttributeError, KeyError, TypeError):
         raise InputError(
             f"{path}, task {number} is not of an export of Label Studio. Export the project as "
@@ -208,8 +213,8 @@ def _studio_rows(path: Path, reviewer: str | None) -> list[_Row]:
     return rows if reviewer is None else [replace(row, reviewer=reviewer) for row in rows]
 
 
-def _annotated(one: Mapping[str, Any]) -> tuple[list[str], str, str]:
-    """Return the choices of an annotation, who made it, and what was written."""
+def _annotated(one: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return outcome, reviewer and comment of an annotation."""
     who = one.get("completed_by")
     if isinstance(who, Mapping):
         who = who.get("email") or who.get("id")
@@ -222,9 +227,17 @@ def _annotated(one: Mapping[str, Any]) -> tuple[list[str], str, str]:
         if (item.get("type"), item.get("from_name")) == ("choices", "outcome")
         for text in item["value"]["choices"]
     ]
+    if len(choices) > 1:
+        raise InputError(
+            f"{where}, choices: {len(choices)} choices where one is asked for; keep success or "
+            "failure."
+        )
     texts = [item["value"]["text"] for item in results if item.get("type") == "textarea"]
-    comment = "\n".join(text if isinstance(text, str) else "\n".join(text) for text in texts)
-    return choices, str(who) if named else f"Label Studio user {who or 'unknown'}", comment
+    return {
+        "outcome": choices[0] if choices else None,
+        "reviewer": str(who) if named else f"Label Studio user {who or 'unknown'}",
+        "comment": "\n".join(text if isinstance(text, str) else "\n".join(text) for text in texts),
+    }
 
 
 def _checked(
@@ -242,8 +255,14 @@ def _checked(
     # all of the column before the first fault is named
     read = [outcomes.read(row.outcome) for row in rows]
     for row, outcome in zip(rows, read, strict=True):
+        run = row.trajectory_id[:120]
         try:
-            _require_own_task(row, sorted(tasks.get(row.trajectory_id, ())))
+            own = sorted(tasks.get(row.trajectory_id, ()))
+            if own and row.task_id.strip() and not shared_names([row.task_id], own):
+                raise InputError(
+                    f"column task_id: {run!r} is no run of task {row.task_id[:120]!r}; its columns "
+                    "were edited apart from each other, so export the queue again."
+                )
             if outcome is None:
                 sentence, options = outcomes.problem(row.outcome)
                 raise InputError(f"column outcome: {sentence}")
@@ -253,8 +272,8 @@ def _checked(
             who = said.reviewer
             if (first := places.setdefault((row.trajectory_id, who), row.where)) != row.where:
                 raise InputError(
-                    f"column trajectory_id: {who} labels {row.trajectory_id[:120]!r} a second time "
-                    f"(first in {first}); keep one of the two."
+                    f"column trajectory_id: {who} labels {run!r} a second time (first in {first}); "
+                    "keep one of the two."
                 )
             if (owner := stored.get(row.token, who)) != who:
                 raise InputError(
@@ -271,16 +290,6 @@ def _checked(
         raise TableError(list(problems.values())[:_MOST_FAULTS], options)
     outcomes.require_named(path)
     return found
-
-
-def _require_own_task(row: _Row, tasks: list[str]) -> None:
-    """Refuse a run next to another task than its own: a column was sorted alone."""
-    if tasks and row.task_id.strip() and not shared_names([row.task_id], tasks):
-        raise InputError(
-            f"column task_id: {row.trajectory_id[:120]!r} is no run of task "
-            f"{row.task_id[:120]!r}; its columns were edited apart from each other, so export the "
-            "queue again."
-        )
 
 
 def _named(row: _Row, tasks: Collection[str], known: Iterable[str]) -> _Row:

@@ -87,6 +87,14 @@ class Label:
         return kind.model_validate({name: getattr(self, name) for name in names})
 
 
+@dataclass(frozen=True, order=True)
+class LabelPrefix:
+    """The labels up to one of them, by number and hash of its event."""
+
+    sequence: int = 0  # 0 without labels
+    sha256: str = ""
+
+
 @dataclass(frozen=True)
 class Resolved:
     """The last statements of all reviewers on one run."""
@@ -168,10 +176,10 @@ def read_gold_labels(corpus: Corpus) -> list[Label]:
     return [Label.of(event) for event in found]
 
 
-def labels_head(corpus: Corpus) -> tuple[int, str]:
-    """Return number and hash of the event of the last label; 0 and "" without labels."""
-    last = corpus.store.last(corpus.name, Labelled, watched=False)
-    return (last.sequence, last.sha256) if last else (0, "")
+def labels_head(corpus: Corpus) -> LabelPrefix:
+    """Return the labels so far, by the last one."""
+    last = corpus.last(Labelled, watched=False)
+    return LabelPrefix(last.sequence, last.sha256) if last else LabelPrefix()
 
 
 def resolve_labels(labels: Iterable[Label]) -> Mapping[str, Resolved]:

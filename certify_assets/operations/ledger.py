@@ -136,7 +136,7 @@ def ledger_entries(corpus: Corpus) -> list[LedgerEntry]:
     found = [
         LedgerEntry.of(corpus.name, entry)
         for kind in (Registered, SplitReading, Pooled, Result)
-        for entry in corpus.store.events(corpus.name, kind, watched=False)
+        for entry in corpus.events(kind, watched=False)
     ]
     return sorted(found, key=lambda entry: entry.ledger["sequence"])
 
@@ -265,7 +265,7 @@ def record_result(store: Store, read: LedgerEntry, result_sha256: str) -> None:
 
 def results_of(corpus: Corpus, judge: str, read: int) -> list[str]:
     """Return the hashes of what came of a judge's read, by the number of its event."""
-    found = corpus.store.events(corpus.name, Result, judge)
+    found = corpus.events(Result, judge)
     return [entry.content.result_sha256 for entry in found if entry.content.read == read]
 
 
@@ -283,7 +283,7 @@ def registrations(corpus: Corpus) -> list[Registration]:
     """Return what was registered, oldest first."""
     return [
         Registration(plan, entry.time, entry.content.run_id, corpus.store.objects.get_json(plan))
-        for entry in corpus.store.events(corpus.name, Registered, watched=False)
+        for entry in corpus.events(Registered, watched=False)
         for plan in (entry.objects["plan"],)
     ]
 

@@ -199,7 +199,7 @@ def _batch(corpus: Corpus, batch: str, source: str = "") -> Link:
 def _audit(corpus: Corpus, batch: str) -> Iterator[Link]:
     """Iterate over the draw of the provisional runs of a batch and what closed it."""
     if draw := draw_of(corpus, batch):
-        drawn = corpus.store.last(corpus.name, DrawnBatch, draw)
+        drawn = corpus.last(DrawnBatch, draw)
         assert drawn is not None
         audit, seed = drawn.content.objects["audit"], drawn.content.seed
         yield _object(corpus.store, "audit", draw, audit, detail=f"seed {seed}")

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from certify_assets.certificates import Certificate, monitor_certificate, n_min
+from certify_assets.certificates.monitor import Monitoring, MonitorPath, monitor_path
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.documents import Document
 from certify_assets.errors import StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
@@ -26,30 +29,20 @@ from certify_assets.operations.audit_sample import (
 )
 from certify_assets.operations.batches import REFUSALS, BatchRecord, Refusal, UndoneBatch
 from certify_assets.operations.deployment import (
+    Alarm,
     certificates_in_use,
     certified_judge,
     deployment_of,
     labels_before,
     load_deployment,
+    read_alarms,
 )
-from certify_assets.operations.labels import read_labels
-from certify_assets.operations.monitor_record import (
-    LabelPrefix,
-    MonitoredOperation,
-    MonitorEntry,
-    MonitorRecord,
-    StreamFigures,
-    describe_monitors,
-    monitor_entry,
-    record_alarms,
-)
+from certify_assets.operations.labels import LabelPrefix, read_labels
 from certify_assets.operations.outcomes import known_head, read_outcomes, standing_in, stream_places
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
-
-    from certify_assets.certificates import Certificate
 
 _REWRITTEN = {
     "code": "stream_rewritten",
@@ -58,6 +51,96 @@ _REWRITTEN = {
         "holds for a stream that only grows at its end."
     ),
 }
+
+
+@dataclass(frozen=True)
+class StreamFigures:
+    """The figures of a stream of operation, and the hash of its rows in their order."""
+
+    rows: int
+    tasks: int
+    left_out: Mapping[str, int]
+    sha256: str
+
+
+@dataclass(frozen=True)
+class MonitoredOperation:
+    """The streams of operation, one a certificate by its hash, and what they depend on."""
+
+    labels: LabelPrefix
+    decisions: str  # version of those of all batches
+    streams: Mapping[str, StreamFigures]
+
+
+@dataclass(frozen=True)
+class MonitorEntry:
+    """The monitoring of one certificate on one stream, with all that its page draws."""
+
+    side: str
+    alpha: float
+    delta: float
+    promise: str
+    certificate_sha256: str
+    needed: int  # covered tasks below which silence means little
+    result: Monitoring
+    path: MonitorPath
+
+
+def monitor_entry(
+    certificate: Certificate,
+    scores: NDArray[Any],
+    outcomes: NDArray[Any],
+    tasks: NDArray[Any],
+) -> MonitorEntry:
+    """Monitor one certificate, with all that its page draws."""
+    result = monitor_certificate(certificate, scores, outcomes, tasks)
+    return MonitorEntry(
+        side=certificate.side,
+        alpha=certificate.alpha,
+        delta=certificate.delta,
+        promise=certificate.statement,
+        certificate_sha256=certificate.sha256,
+        needed=n_min(certificate.alpha, certificate.delta),
+        result=result,
+        path=monitor_path(certificate, scores, outcomes, tasks),
+    )
+
+
+class MonitorRecord(Document):
+    """The document of a monitor; `operation` for the deployed judge alone."""
+
+    SCHEMA = "certify_assets/monitor/1"
+    TITLE = "monitor"
+
+    corpus: str
+    judge: str
+    status: str
+    reason: str
+    certificates: tuple[str, ...]
+    monitors: tuple[MonitorEntry, ...] = ()
+    findings: tuple[dict[str, str], ...] = ()
+    operation: MonitoredOperation | None = None
+
+
+def describe_monitors(entries: Sequence[MonitorEntry]) -> tuple[str, str]:
+    """Return alarm, too_few or quiet for some monitors, and the reason for it in words."""
+    if any(entry.result.alarm for entry in entries):
+        status = "alarm"
+    else:
+        few = any(entry.result.covered_tasks < entry.needed for entry in entries)
+        status = "too_few" if few else "quiet"
+    return status, "; ".join(_sentence(entry) for entry in entries) + "."
+
+
+def _sentence(entry: MonitorEntry) -> str:
+    result, where = entry.result, f"{entry.side} at {entry.alpha:g}"
+    if result.alarm:
+        return f"{where}: alarm after {result.first_alarm_at} tasks, issue a new certificate"
+    seen = f"{result.covered_tasks} covered tasks"
+    if result.covered_tasks < entry.needed:
+        needed = f"{entry.needed}, too few to say much"
+        return f"{where}: no alarm, but {seen} are fewer than {needed}"
+    return f"{where}: no alarm on {seen}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,11 +252,11 @@ def monitor_new_labels(corpus: Corpus) -> None:
     if deployed is None:
         return
     judge = certified_judge(JudgedCorpus(corpus, deployed.judge))
-    if not known_head(corpus)[0]:
+    if not known_head(corpus).sequence:
         return
     record = _stored(judge)
     read = record and record.operation and record.operation.labels
-    if record is None or read != LabelPrefix(*known_head(corpus)) or not _is_of_now(record, judge):
+    if record is None or read != known_head(corpus) or not _is_of_now(record, judge):
         monitor_judge(judge)
 
 
@@ -183,7 +266,7 @@ def label_alarm(
     """Return the alarm that the present labels raise against certificates."""
     # An alarm of the certificate in use is no evidence on one with a wider budget or of another
     # day; these labels are, and the false alarms of each are bounded by its own δ.
-    if not known_head(judge.corpus)[0]:
+    if not known_head(judge.corpus).sequence:
         return None
     after = labels_before(judge.corpus, recertification)
     for item in certificates:
@@ -211,9 +294,9 @@ def _monitored(judge: JudgedCorpus) -> list[Certificate]:
 
 def _stream_source(corpus: Corpus) -> tuple[LabelPrefix, str]:
     """Return what the stream depends on: the last label that it knows, version of the decisions."""
-    last = (corpus.store.last(corpus.name, kind) for kind in (BatchRecord, UndoneBatch))
+    last = (corpus.last(kind) for kind in (BatchRecord, UndoneBatch))
     version = sha256_bytes(canonical_json([item and item.sha256 for item in last]))
-    return LabelPrefix(*known_head(corpus)), version
+    return known_head(corpus), version
 
 
 def operation_stream(
@@ -263,3 +346,22 @@ def _reasons(frame: pd.DataFrame, known: set[str], certificate: Certificate) -> 
         "open": frame["outcome"].isna(),
     }
     return first_faults(faults, tasks)
+
+
+def record_alarms(corpus: Corpus, record: MonitorRecord) -> None:
+    """Append the alarms of a monitor, once for each certificate."""
+    raised = [
+        Alarm(
+            judge=record.judge,
+            side=entry.side,
+            alpha=entry.alpha,
+            certificate_sha256=entry.certificate_sha256,
+            at=entry.result.first_alarm_at or 0,
+            e_value=entry.result.e_value,
+            interval=entry.result.interval,
+        )
+        for entry in record.monitors
+        if entry.result.alarm
+    ]
+    known = {entry.content.subject for entry in read_alarms(corpus)} if raised else set()
+    corpus.append(*(alarm for alarm in raised if alarm.subject not in known))

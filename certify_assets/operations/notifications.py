@@ -1,4 +1,4 @@
-"""Notifications: alarms, expiry, closed gates, failed audits, deployments by policy; each once.
+"""Notifications: alarms, expiry, closed gates and failed audits, each once.
 
 ``notifications.yaml``, or the file of CERTIFY_NOTIFICATIONS, says who gets which. Apprise sends.
 """
@@ -24,18 +24,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, parse_yaml, sha256_bytes
-from certify_assets.operations.automatic import last_automatic
-from certify_assets.operations.deployment import Deployment, DeploymentRecord, read_deployments
-from certify_assets.operations.monitor_record import read_alarms
+from certify_assets.operations.deployment import Deployment, DeploymentRecord, read_alarms
 from certify_assets.storage.events import Event, Payload
 from certify_assets.storage.store import Store
 
 _TIMEOUT_S: Final = 10.0
 #: how a service shows a kind; others are warnings
-_LEVELS: Final = {"alarm": "failure", "failed_audit": "failure", "deployment": "info"}
+_LEVELS: Final = {"alarm": "failure", "failed_audit": "failure"}
 FILE: Final = "notifications.yaml"
 VARIABLE: Final = "CERTIFY_NOTIFICATIONS"
-EventKind = Literal["alarm", "expiry", "closed_gate", "failed_audit", "deployment", "not_deployed"]
+EventKind = Literal["alarm", "expiry", "closed_gate", "failed_audit"]
 EVENTS: Final = get_args(EventKind)
 EXPIRY_DAYS: Final = 90.0
 _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -142,7 +140,7 @@ class DeliveryAttempt(Payload):
 
 def read_deliveries(corpus: Corpus) -> list[Event[DeliveryAttempt]]:
     """Return every attempt, the oldest first."""
-    return corpus.store.events(corpus.name, DeliveryAttempt, watched=False)
+    return corpus.events(DeliveryAttempt, watched=False)
 
 
 def certificate_age(record: DeploymentRecord, *, now: datetime | None = None) -> timedelta:
@@ -163,18 +161,6 @@ def gather_events(corpus: Corpus, *, now: datetime | None = None) -> Iterator[No
             f"{alarm.alpha:g} after {alarm.at} labelled tasks."
         )
         yield event("alarm", alarm.judge, alarm.subject, text)
-    for item in read_deployments(corpus):
-        if item.policy:
-            text = (
-                f"deployment {item.number} of {item.judge} decides by the corpus's policy "
-                f"({item.policy}), {item.budgets}; `certify ops rollback {corpus}` takes it back."
-            )
-            yield event("deployment", item.judge, f"deployment {item.number}", text)
-    last = last_automatic(corpus)
-    if last is not None and last.refused:
-        subject = ";".join(last.certificates) or "no certificates"
-        text = f"new certificates of {last.judge} are not deployed: {last.reason}"
-        yield event("not_deployed", last.judge, subject, text)
     deployment = Deployment.of(corpus)
     record, refusal = deployment.record, deployment.refusal
     judge = "" if record is None else record.judge

@@ -23,6 +23,7 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.operations.audit_sample import completed_at, drawn_decisions
 from certify_assets.operations.labels import (
     Label,
+    LabelPrefix,
     Resolved,
     labels_head,
     read_labels,
@@ -179,10 +180,11 @@ def read_outcomes(corpus: Corpus) -> list[Label]:
     return found
 
 
-def known_head(corpus: Corpus) -> tuple[int, str]:
-    """Return number and hash of the last label or outcome; 0 and "" without any."""
-    last = corpus.store.last(corpus.name, OutcomeKnown, watched=False)
-    return max(labels_head(corpus), (last.sequence, last.sha256) if last else (0, ""))
+def known_head(corpus: Corpus) -> LabelPrefix:
+    """Return the labels and outcomes so far, by the last one."""
+    last = corpus.last(OutcomeKnown, watched=False)
+    known = LabelPrefix(last.sequence, last.sha256) if last else LabelPrefix()
+    return max(labels_head(corpus), known)
 
 
 def standing_in(labels: Iterable[Label], outcomes: Iterable[Label]) -> list[Label]:

@@ -23,6 +23,7 @@ from certify_assets.corpora.trajectory import instruction_sha256, trajectory_sha
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.names import in_both, shared_names
+from certify_assets.operations.audit_sample import RunDraw, RunsOfTask
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batch_drawing import waiting_runs
 from certify_assets.operations.batches import (
@@ -39,7 +40,6 @@ from certify_assets.operations.batches import (
 from certify_assets.operations.deployment import Deployment, DeploymentRecord, load_deployment
 from certify_assets.operations.labels import Labelled
 from certify_assets.operations.outcomes import OutcomeKnown
-from certify_assets.operations.sampling import RunDraw, RunsOfTask
 from certify_assets.storage.urls import local_copies, shown_url
 
 if TYPE_CHECKING:
@@ -137,9 +137,18 @@ def receive(
         delivery = sha256_bytes(canonical_json(contents))
         # runs of a batch that was undone are new again, though others of the delivery are not
         held = [name for name in ready_batches(corpus) if name.endswith(f"-{delivery[:12]}")]
-        found = replace(
-            _summary(corpus, every, new, again, facts),
+        changed = int(new["changed"].sum())
+        found = Received(
+            corpus.name,
             batches=tuple(held),
+            runs=len(every),
+            new=len(new) - changed,
+            changed=changed,
+            known=len(every) - len(new),
+            dropped=facts.dropped,
+            files=len(facts.files),
+            sentences=tuple(_sentences(new, again, facts)),
+            read_as=facts.read_as,
             delivery_sha256=delivery,
             paths=tuple(map(shown_url, places)),
         )
@@ -282,47 +291,31 @@ def _require_known_names(corpus: Corpus, runs: pd.DataFrame, *, new_tasks: bool)
         )
 
 
-def _summary(
-    corpus: Corpus,
-    runs: pd.DataFrame,
-    new: pd.DataFrame,
-    again: Sequence[str],
-    facts: ImportFacts,
-) -> Received:
+def _sentences(new: pd.DataFrame, again: Sequence[str], facts: ImportFacts) -> Iterator[str]:
+    """Say what the user should look at."""
     from certify_assets.corpora.formats.gathering import NO_INSTRUCTION
 
-    changed, sentences = new.loc[new["changed"], "trajectory_id"], []
+    changed = new.loc[new["changed"], "trajectory_id"]
     if len(changed):
-        sentences.append(
+        yield (
             f"{len(changed)} runs came before under the same trajectory_id with other content, "
             f"such as {min(changed)}: reviewers decide them; give a run that was made again an "
             "id of its own."
         )
     if again:
-        sentences.append(
+        yield (
             f"{len(again)} runs came before under other ids, with the same task, agent and "
             f"texts, such as {min(again)}: they are not decided again."
         )
     if lacking := facts.notes.get(NO_INSTRUCTION):
-        sentences.append(f"{lacking} {NO_INSTRUCTION}.")
-    return Received(
-        corpus.name,
-        runs=len(runs),
-        new=len(new) - len(changed),
-        changed=len(changed),
-        known=len(runs) - len(new),
-        dropped=facts.dropped,
-        files=len(facts.files),
-        sentences=tuple(sentences),
-        read_as=facts.read_as,
-    )
+        yield f"{lacking} {NO_INSTRUCTION}."
 
 
 def _stored(
     corpus: Corpus, gathered: Gathered, new: pd.DataFrame, found: Received, facts: ImportFacts
 ) -> Iterator[str]:
     """Store the new runs of a delivery as batches; give their names."""
-    objects, last = corpus.store.objects, corpus.store.last(corpus.name, ReceivedBatch)
+    objects, last = corpus.store.objects, corpus.last(ReceivedBatch)
     files, deployed = objects.put_json(facts.files), load_deployment(corpus)
     about = {name: getattr(found, name) for name in _OF_DELIVERY}
     first = 1 if last is None else last.content.number + 1
@@ -342,7 +335,7 @@ def _stored(
             },
             **about,
         )
-        corpus.store.append(corpus.name, batch)
+        corpus.append(batch)
         yield batch.batch
 
 
@@ -395,11 +388,9 @@ def undo_batch(corpus: Corpus, batch: str) -> None:
             return
         runs = set(identities_of(corpus, batch)["trajectory_id"])
         # watched: a label or an outcome that comes meanwhile keeps the batch
-        said = corpus.store.events(corpus.name, Labelled)
+        said = corpus.events(Labelled)
         labelled = runs & {event.content.trajectory_id for event in said}
-        known = {
-            one.content.trajectory_id for one in corpus.store.events(corpus.name, OutcomeKnown)
-        }
+        known = {one.content.trajectory_id for one in corpus.events(OutcomeKnown)}
         if monitored := known & {*RunDraw.load(corpus, batch).drawn}:
             raise InputError(
                 f"{batch} has {len(monitored):,} drawn runs whose outcomes the monitor reads. It "
@@ -412,4 +403,4 @@ def undo_batch(corpus: Corpus, batch: str) -> None:
                 f"{batch}, or the draw that it shares, has labels of reviewers; a reviewed batch "
                 "cannot be undone."
             )
-        corpus.store.append(corpus.name, UndoneBatch(batch=batch))
+        corpus.append(UndoneBatch(batch=batch))

@@ -37,14 +37,16 @@ from certify_assets.operations.audit_sample import (
     OPEN_SHARE,
     REASONS,
     CountedTasks,
+    RunsOfTask,
+    SamplingPlan,
     count_audit_tasks,
 )
 from certify_assets.operations.batches import batch_names, batch_runs, decisions_sha256
+from certify_assets.operations.certified_before import relabelling_finding
 from certify_assets.operations.certifier import own_key, paid_candidates
 from certify_assets.operations.deploying import promote
 from certify_assets.operations.deployment import corrected_labels, load_deployment
-from certify_assets.operations.labels import Label, labels_head, overruled, read_labels
-from certify_assets.operations.monitor_record import LabelPrefix
+from certify_assets.operations.labels import Label, LabelPrefix, labels_head, overruled, read_labels
 from certify_assets.operations.recertification_record import (
     CERTIFICATES,
     DOCUMENT,
@@ -59,8 +61,6 @@ from certify_assets.operations.recertification_record import (
     recertifications,
     rows_of_draw,
 )
-from certify_assets.operations.relabelling import relabelling_finding
-from certify_assets.operations.sampling import RunsOfTask, SamplingPlan
 from certify_assets.operations.spending import (
     Claim,
     Schedule,
@@ -118,7 +118,7 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
     deployed = load_deployment(corpus)
     plan = SamplingPlan() if deployed is None else deployed.sampling
     # of the moment in which they are counted: more come before δ is claimed
-    labels = LabelPrefix(*labels_head(corpus))
+    labels = labels_head(corpus)
     counted = count_audit_tasks(
         corpus,
         adapter_sha256=hashes["adapter_sha256"],

@@ -13,7 +13,7 @@ from certify_assets.errors import ForgedCertificateError, IntegrityError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batches import operation_key
 from certify_assets.operations.certifier import require_current, require_recomputed
-from certify_assets.operations.monitor_record import LabelPrefix
+from certify_assets.operations.labels import LabelPrefix
 from certify_assets.operations.spending import read_spending
 from certify_assets.storage.moment import remembered
 

@@ -9,8 +9,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from certify_assets.corpora import CERTIFYING
@@ -30,69 +30,45 @@ _CERTIFY: Final = (*CERTIFYING, "test")
 _SHOWN: Final = 3
 
 
-@dataclass(frozen=True)
-class ReturnedRuns:
-    """Runs of one agent in one batch that come back with labels, for RL, CAL or TEST."""
+def checking_delivery(corpus: Corpus) -> DeliveryCheck | None:
+    """Return the check of a delivery, which refuses what reviewers' labels chose.
 
-    batch: str
-    agent: str
-    runs: int  # of the agent in the batch that could come back
-    returned: int  # that these splits get now
-    audited: int  # of these, of tasks of the audit sample that come back whole
-    reviewed: int  # of the others, with a label of a reviewer
-    left_out: int  # that the corpus will not have with a label
-
-    @property
-    def selected(self) -> bool:
-        """Whether runs that reviewers labelled come back without the others."""
-        return self.reviewed > 0 and self.left_out > OPEN_SHARE * self.runs
-
-    def sentence(self) -> str:
-        """Say which runs come back."""
-        return (
-            f"{self.returned} new labelled runs of RL, CAL and TEST were decided in batch "
-            f"{self.batch} ({self.agent}): {self.audited} of its audit sample, {self.reviewed} "
-            f"others that reviewers labelled; {self.left_out} of its {self.runs} runs are not "
-            "delivered."
-        )
-
-
-def returned_runs(
-    corpus: Corpus, table: pd.DataFrame, manifest: SplitManifest | None
-) -> list[ReturnedRuns]:
-    """Find the runs of decided batches among those that a delivery labels for the first time.
-
-    Parameters
-    ----------
-    corpus : Corpus
-    table : DataFrame
-        Runs of the corpus after the delivery, as `corpora.deliveries.run_table`.
-    manifest : SplitManifest or None
-        Splits after the delivery; None where there are too few tasks for splits.
+    None for a corpus without decided batches, whose delivery need not be read twice.
     """
+    return partial(_refuse_chosen, corpus) if batch_names(corpus) else None
+
+
+def _refuse_chosen(corpus: Corpus, table: pd.DataFrame, manifest: SplitManifest | None) -> None:
     splits = {} if manifest is None else dict(manifest.assignment_so_far)
     before = corpus.deliveries.last_runs()
     labelled = _labelled(table)
-    fresh = labelled - (set() if before is None else _labelled(before))
-    fresh = {run for run in fresh if splits.get(run[0]) in _CERTIFY}
-    if not fresh:
-        return []
-    reviewed = resolve_labels(read_labels(corpus))
-    found: list[ReturnedRuns] = []
-    for batch in batch_names(corpus):
+    fresh = {
+        run
+        for run in labelled - (set() if before is None else _labelled(before))
+        if splits.get(run[0]) in _CERTIFY
+    }
+    found: dict[str, int] = {}
+    for batch in batch_names(corpus) if fresh else ():
         rows = decisions_of(corpus, batch)[["trajectory_id", "task_id", "agent", "asked"]].merge(
             identities_of(corpus, batch)[["trajectory_id", "content_sha256"]], on="trajectory_id"
         )
         runs = list(zip(rows["task_id"], rows["content_sha256"], strict=True))
         rows = rows.assign(
-            back=[run in labelled for run in runs],
-            fresh=[run in fresh for run in runs],
-            drawn=rows["asked"] == "audit_sample",
-            said=rows["trajectory_id"].isin(list(reviewed)),
+            missing=[run not in labelled for run in runs], fresh=[run in fresh for run in runs]
         )
         # labels of these tasks train alone, whoever chose the runs
-        found += _by_agent(batch, rows[rows["task_id"].map(splits) != "sft"])
-    return found
+        rows = rows[rows["task_id"].map(splits) != "sft"]
+        if chosen := _chosen(rows, resolve_labels(read_labels(corpus))):
+            found[batch] = chosen
+    if found:
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        raise InputError(
+            f"{sum(found.values())} runs of this delivery were labelled by reviewers of {corpus} "
+            f"({', '.join([*found][:_SHOWN])}{more}) because of what the judge decided. They would "
+            "enter RL, CAL or TEST without the others of their batch. Deliver every run of the "
+            "batch with its outcome, or only its audit sample; `certify ops recertify` uses the "
+            "labels."
+        )
 
 
 def _labelled(table: pd.DataFrame) -> set[tuple[str, str]]:
@@ -100,57 +76,15 @@ def _labelled(table: pd.DataFrame) -> set[tuple[str, str]]:
     return set(zip(rows["task_id"], rows["content"], strict=True))
 
 
-def _by_agent(batch: str, rows: pd.DataFrame) -> Iterator[ReturnedRuns]:
+def _chosen(rows: pd.DataFrame, reviewed: Collection[str]) -> int:
+    """Count the reviewed runs of a batch that come back without the others of their agent."""
     # whether a drawn task comes back was not the judge's choice, but which of its runs may be
-    drawn = rows[rows["drawn"]].groupby("task_id")["back"]
-    begun, whole = (
-        rows["drawn"] & rows["task_id"].isin(tasks.index[tasks])
-        for tasks in (drawn.any(), drawn.all())
+    drawn = rows["asked"] == "audit_sample"
+    missing = rows[drawn].groupby("task_id")["missing"]
+    gone, partly = (
+        drawn & rows["task_id"].isin(tasks.index[tasks]) for tasks in (missing.all(), missing.any())
     )
-    rows = rows.assign(whole=whole, chosen=rows["fresh"] & rows["said"] & ~whole)
-    rows = rows[~rows["drawn"] | begun]
-    for agent, part in rows.groupby("agent", sort=True):
-        if part["fresh"].any():
-            yield ReturnedRuns(
-                batch=batch,
-                agent=str(agent),
-                runs=len(part),
-                returned=int(part["fresh"].sum()),
-                audited=int((part["fresh"] & part["whole"]).sum()),
-                reviewed=int(part["chosen"].sum()),
-                left_out=int((~part["back"]).sum()),
-            )
-
-
-def refuse_selected(corpus: Corpus, found: Sequence[ReturnedRuns]) -> None:
-    """Refuse a delivery of runs that reviewers labelled without the others of their batch."""
-    selected = [item for item in found if item.selected]
-    if selected:
-        runs = sum(item.reviewed for item in selected)
-        names = list(dict.fromkeys(item.batch for item in selected))
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        raise InputError(
-            f"{runs} runs of this delivery were labelled by reviewers of {corpus} "
-            f"({', '.join(names[:_SHOWN])}{more}) because of what the judge decided. They would "
-            "enter RL, CAL or TEST without the others of their batch. Deliver every run of the "
-            "batch with its outcome, or only its audit sample; `certify ops recertify` uses the "
-            "labels."
-        )
-
-
-def checking_delivery(
-    corpus: Corpus, found: list[ReturnedRuns] | None = None
-) -> DeliveryCheck | None:
-    """Return the check of a delivery, which lists what it finds and refuses what is chosen.
-
-    None for a corpus without decided batches, whose delivery need not be read twice.
-    """
-    if not batch_names(corpus):
-        return None
-    back = [] if found is None else found
-
-    def check(table: pd.DataFrame, manifest: SplitManifest | None) -> None:
-        back.extend(returned_runs(corpus, table, manifest))
-        refuse_selected(corpus, back)
-
-    return check
+    said = rows["trajectory_id"].isin(list(reviewed)) & rows["fresh"] & (~drawn | partly)
+    agents = rows.assign(said=said)[~gone].groupby("agent")
+    counts = agents["said"].sum()
+    return int(counts[agents["missing"].mean() > OPEN_SHARE].sum())

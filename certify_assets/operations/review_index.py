@@ -130,7 +130,7 @@ class ReviewState:
     @property
     def share(self) -> float:
         """Share of runs about which two reviewers are asked."""
-        last = self.corpus.store.last(self.corpus.name, TwiceReviewed, watched=False)
+        last = self.corpus.last(TwiceReviewed, watched=False)
         return 0.0 if last is None else last.content.share
 
     def ordered(self) -> list[Row]:

@@ -125,7 +125,7 @@ class Queue:
 def ask_twice(corpus: Corpus, share: float | None) -> None:
     """Ask two reviewers about this share of runs from now on; None leaves it as it is."""
     if share is not None and share != ReviewState(corpus).share:
-        corpus.store.append(corpus.name, TwiceReviewed(share=share))
+        corpus.append(TwiceReviewed(share=share))
 
 
 def load_queue(corpus: Corpus) -> Queue:

@@ -144,8 +144,6 @@ class _Desk:
     # which they come again: as shown, a skipped one behind the others
     open: dict[str, bool] = field(default_factory=dict)
     skipped: set[str] = field(default_factory=set)
-    # a run that they took a label of back
-    again: str = ""
     # all that they were ever shown, by `QueuedRun.key`: only these runs they may label
     seen: dict[str, str] = field(default_factory=dict)
 
@@ -219,7 +217,13 @@ class ReviewSession:
                     continue
                 self._shown[name] = (reviewer, time.monotonic())
                 self._desks[reviewer].seen[_key(name)] = name
-                return self._queued(state, reviewer, run, known)
+                return QueuedRun(
+                    run,
+                    _key(name),
+                    number=len(state.statements(name, reviewer)),
+                    left=self._left(state, reviewer, known),
+                    labelled=state.count_labelled(reviewer),
+                )
 
     def _known(self, state: ReviewState, reviewer: str) -> list[str]:
         """Return the known runs that this reviewer may still be shown, in their order."""
@@ -239,16 +243,12 @@ class ReviewSession:
     def _turn(self, state: ReviewState, reviewer: str, known: Sequence[str]) -> str | None:
         """Return the run that comes now, which is open from here on."""
         desk = self._desks[reviewer]
-        again, desk.again = desk.again, ""
-        waiting = state.waiting({*desk.open, again}, reviewer) - self._unreadable.keys()
+        waiting = state.waiting(desk.open, reviewer) - self._unreadable.keys()
         runs = dict.fromkeys(known, True) | dict.fromkeys(waiting, False)
         mine = {
             name: as_known for name, as_known in desk.open.items() if runs.get(name) is as_known
         }
         desk.skipped &= mine.keys()
-        if again in runs:
-            mine = {again: runs[again]} | mine
-            desk.skipped.discard(again)
         desk.open = mine
         if (now := next((name for name in mine if name not in desk.skipped), None)) is not None:
             return now
@@ -278,24 +278,17 @@ class ReviewSession:
                 return self._gold.runs[name]
         return state.run(name)
 
-    def _queued(
-        self, state: ReviewState, reviewer: str, run: Trajectory, known: Sequence[str]
-    ) -> QueuedRun:
-        name, mine = run.trajectory_id, self._desks[reviewer].open
+    def _left(self, state: ReviewState, reviewer: str, known: Sequence[str]) -> int:
+        """Count the runs that this reviewer can still label, known ones that will come included."""
+        mine = self._desks[reviewer].open
         waiting = state.waiting([*mine, *self._unreadable], reviewer)
         left = state.count_waiting(reviewer) - len(waiting & self._unreadable.keys())
-        if self._gold is not None:
-            fresh = left - len(waiting & mine.keys())
-            unshown = sum(one not in mine for one in known)
-            place = self._place(state, reviewer)
-            left += sum(mine.values()) + self._gold.coming(reviewer, place, fresh, unshown)
-        return QueuedRun(
-            run,
-            _key(name),
-            number=len(state.statements(name, reviewer)),
-            left=left,
-            labelled=state.count_labelled(reviewer),
-        )
+        if self._gold is None:
+            return left
+        fresh = left - len(waiting & mine.keys())
+        unshown = sum(one not in mine for one in known)
+        place = self._place(state, reviewer)
+        return left + sum(mine.values()) + self._gold.coming(reviewer, place, fresh, unshown)
 
     def unreadable(self) -> tuple[str, ...]:
         """Return why runs of the queue could not be shown, a sentence each."""
@@ -306,7 +299,7 @@ class ReviewSession:
         corpus = Corpus(self.store, self.corpus)
         closed = corpus.store.events(self.corpus, ClosedBatch, after=self._started)
         found = (BatchAudit.load(corpus, entry.content.batch) for entry in closed)
-        return tuple(f"Batch {audit.sentence()}" for audit in found if audit is not None)
+        return tuple(f"Batch {audit.sentence}" for audit in found if audit is not None)
 
     def skipped(self, reviewer: str) -> int:
         """Return how many runs a reviewer skipped in this session."""
@@ -341,10 +334,8 @@ class ReviewSession:
                     "This form was sent before, with the other outcome, which stands; take it back "
                     "with Undo to change it."
                 )
-            name = written.trajectory_id
-            desk.open.pop(name, None)
-            desk.skipped.discard(name)
-            self._put_away(desk, name)
+            for held in (desk.open, self._shown):
+                held.pop(written.trajectory_id, None)
             self._closed()
             return written
 
@@ -366,7 +357,7 @@ class ReviewSession:
                     f"{reviewer} has changed this label meanwhile. Return to the queue."
                 )
             written = append_label(state.corpus, back)
-            desk.again = made.trajectory_id
+            desk.open = {made.trajectory_id: made.known is not None} | desk.open
             return written
 
     def skip(self, reviewer: str, key: str) -> None:
@@ -378,7 +369,7 @@ class ReviewSession:
             if name in desk.open:
                 desk.open[name] = desk.open.pop(name)
                 desk.skipped.add(name)
-                self._put_away(desk, name)
+                self._shown.pop(name, None)
 
     def show_skipped(self, reviewer: str) -> None:
         """Show what a reviewer skipped again, in the order of skipping."""
@@ -388,8 +379,19 @@ class ReviewSession:
     def last(self, reviewer: str) -> Statement | None:
         """Return the last valid statement that a reviewer made on the page."""
         state = self._now()
-        found = state.last_label(reviewer)
-        return self._statement(state, found) if found else None
+        label = state.last_label(reviewer)
+        if label is None:
+            return None
+        row = state.row(label.trajectory_id)
+        task_id = row["task"] if row else ""
+        if self._gold is not None:
+            run = self._gold.runs.get(label.trajectory_id)
+            return Statement(label, run.task_id if run else task_id, blind=True)
+        if row is None:
+            return Statement(label)
+        return Statement(
+            label, task_id, decision_of(state.corpus, row["batch"], label.trajectory_id)
+        )
 
     def opened(self, reviewer: str, key: str) -> Trajectory:
         """Return a run that was shown to a reviewer, by `QueuedRun.key`."""
@@ -399,26 +401,9 @@ class ReviewSession:
                 raise InputError("this run was not shown to you; go back to the queue.")
             return self._run(self._now(), reviewer, name)
 
-    def _statement(self, state: ReviewState, label: Label) -> Statement:
-        name = label.trajectory_id
-        row = state.row(name)
-        task_id = row["task"] if row else ""
-        if self._gold is not None:
-            run = self._gold.runs.get(name)
-            return Statement(label, run.task_id if run else task_id, blind=True)
-        if row is None:
-            return Statement(label)
-        return Statement(label, task_id, decision_of(state.corpus, row["batch"], name))
-
     def _leased(self, name: str, reviewer: str) -> bool:
         who, since = self._shown.get(name, (reviewer, 0.0))
         return who != reviewer and time.monotonic() - since < _LEASE_SECONDS
-
-    def _put_away(self, desk: _Desk, name: str) -> None:
-        """Leave a run that was answered or skipped to others."""
-        if desk.again == name:
-            desk.again = ""
-        self._shown.pop(name, None)
 
     def _closed(self) -> ReviewState:
         """Close the batches that the labels settle, and return what is there then."""

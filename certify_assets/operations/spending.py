@@ -22,6 +22,7 @@ from certify_assets.errors import InputError
 from certify_assets.judges.specs import DELTA
 from certify_assets.storage.events import Event, Head, Payload
 from certify_assets.storage.store import Store
+from certify_assets.words import number_of
 
 #: of the total, for those that come after the planned ones
 _UNPLANNED = 0.2
@@ -164,18 +165,13 @@ class Spending:
         """Describe the joint confidence of all certificates."""
         now, ever = (max(0.0, 1 - DELTA - part) for part in (self.spent, self.promised))
         later = self.later - len(self.claims)
-        counts = [(later, "later certificate"), (len(self.claims), "recertification")]
-        *others, last = (
-            f"{number} {name}{'' if number == 1 else 's'}"
-            for number, name in counts
-            if number or name == "recertification"
-        )
-        made = f"{', '.join(['the first certificate', *others])} and {last}"
+        others = f", {number_of(later, 'later certificate')}" if later else ""
+        made = number_of(len(self.claims), "recertification")
         both = [f"{100 * max(0.0, 2 * level - 1):.4g} %" for level in (now, ever)]
         return (
-            f"On one side and budget, {made} all hold with confidence {100 * now:.4g} %. "
-            f"Including all that the schedule allows later, it is {100 * ever:.4g} %. On both "
-            f"sides together, it is {both[0]} and {both[1]}."
+            f"On one side and budget, the first certificate{others} and {made} all hold with "
+            f"confidence {100 * now:.4g} %. Including all that the schedule allows later, it is "
+            f"{100 * ever:.4g} %. On both sides together, it is {both[0]} and {both[1]}."
         )
 
     def total(self) -> str:
@@ -256,7 +252,7 @@ def claim(corpus: Corpus, judge: str, purpose: Purpose, inputs_sha256: str) -> C
 def finish(corpus: Corpus, number: int, document_sha256: str) -> None:
     """Log that a recertification is finished, with the hash of its document."""
     made = Finished(number=number, objects={"document": document_sha256})
-    corpus.store.append(corpus.name, made)
+    corpus.append(made)
 
 
 def _down(share: float) -> float:

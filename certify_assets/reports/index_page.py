@@ -16,9 +16,8 @@ from certify_assets.judges.specs import judges
 from certify_assets.operations.audit import load_audits
 from certify_assets.operations.certifier import deciding_sides, load_certificates
 from certify_assets.operations.comparison import comparison_key
-from certify_assets.operations.deployment import Deployment, DeploymentRecord
+from certify_assets.operations.deployment import Alarm, Deployment, DeploymentRecord, read_alarms
 from certify_assets.operations.history import history_key
-from certify_assets.operations.monitor_record import Alarm, read_alarms
 from certify_assets.reports.corpus_page import page_key
 from certify_assets.reports.page import render, store_page
 from certify_assets.reports.wording import AUDIT_WORDS, percent

@@ -7,8 +7,7 @@ from dataclasses import asdict
 
 from certify_assets.certificates.monitor import DetectorState
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.monitor_record import MonitorEntry, MonitorRecord
-from certify_assets.operations.monitoring import load_monitor
+from certify_assets.operations.monitoring import MonitorEntry, MonitorRecord, load_monitor
 from certify_assets.reports.figures import interval_band
 from certify_assets.reports.page import (
     Banner,

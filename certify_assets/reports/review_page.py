@@ -22,6 +22,7 @@ from certify_assets.operations.review_queue import (
 from certify_assets.reports.page import environment, markdown_table
 from certify_assets.reports.review_run import STEPS, share_of_page, shown_parts, shown_steps
 from certify_assets.reports.wording import compact, count, counted
+from certify_assets.words import REASON_WORDS
 
 if TYPE_CHECKING:
     from certify_assets.operations.review_queue import Budget, Queue
@@ -196,7 +197,8 @@ def render_page(template: str, **values: Any) -> str:
     """Fill a template of the review pages."""
     # without the hash other pages print: the policy names the style sheet, which is one for all
     page = environment().get_template(template)
-    return page.render(css=_style(), defuse=defuse, duration=duration, **values)
+    words = {"defuse": defuse, "duration": duration, "reasons": REASON_WORDS}
+    return page.render(css=_style(), **words, **values)
 
 
 @lru_cache(maxsize=1)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.recertification_builders import deploy_by_hand, drawn_tasks, write_batch

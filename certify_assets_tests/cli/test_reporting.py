@@ -17,10 +17,10 @@ from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import CORPORA, VERSION, stored_version
 from certify_assets.errors import ChangedInputError
+from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.operations.batch_audit import audits_version
 from certify_assets.operations.deploying import deploy
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage import store as storage
 from certify_assets.storage.events import parse_head
 from certify_assets.storage.store import Store

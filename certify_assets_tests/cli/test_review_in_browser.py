@@ -92,9 +92,9 @@ def test_labelling_by_keyboard_alone_and_without_scripts(
     press(page, "u")
     page.get_by_text("a failure, a run of task audit-0").wait_for()
     press(page, "s")
-    page.get_by_text("Event 6 of this corpus").wait_for()
+    page.locator("input[name=line][value='6']").wait_for(state="attached")
     press(page, "x")
-    page.get_by_text("Event 7 of this corpus").wait_for()
+    page.locator("input[name=line][value='7']").wait_for(state="attached")
     first = page.locator("input[name=run]").first.get_attribute("value")
     press(page, "k")
     page.locator(f"input[name=run]:not([value='{first}'])").first.wait_for(state="attached")
@@ -106,7 +106,7 @@ def test_labelling_by_keyboard_alone_and_without_scripts(
     page.keyboard.type("two\nlines <b>")
     assert len(labels_of(store)) == 5
     press(page, "x")
-    page.get_by_text("Event 8 of this corpus").wait_for()
+    page.locator("input[name=line][value='8']").wait_for(state="attached")
     assert labels_of(store)[-1].comment.split() == ["two", "lines", "<b>"]
 
 
@@ -160,7 +160,7 @@ def test_hostile_text_is_shown_and_never_obeyed(browser: Any, store: Store, tmp_
             assert page.locator("script").count() == 1, "that of the keys"
             assert page.evaluate("document.title") == "Review of c"
             press(page, "s")
-            page.get_by_text(f"Event {line} of this corpus").wait_for()
+            page.locator(f"input[name=line][value='{line}']").wait_for(state="attached")
         page.goto(server.url.partition("?")[0] + "queue")
         assert page.evaluate("document.title") == "Review queue of c"
         base = server.url.partition("?")[0]

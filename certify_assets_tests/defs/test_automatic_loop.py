@@ -1,4 +1,4 @@
-"""The loop with nobody typing: deliveries, labels and the week lead to certificates and deployments."""
+"""The loop of the sensors: deliveries, labels and the week lead to certificates."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import DELTA
 from certify_assets.operations import notifications
 from certify_assets.operations.audit import load_audits
-from certify_assets.operations.automatic import last_automatic
+from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.operations.certifier import load_certificates
 from certify_assets.operations.decisions import batch_names, load_decisions
 from certify_assets.operations.deploying import deploy
@@ -30,7 +30,6 @@ from certify_assets.operations.deployment import Deployment, load_deployment, re
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.notifications import read_deliveries
 from certify_assets.operations.recertification_record import recertifications
-from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.spending import Schedule, read_spending
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs
@@ -125,7 +124,7 @@ def command(group: Any, *arguments: str) -> Any:
 
 
 @pytest.mark.slow
-def test_deliveries_labels_and_the_week_lead_to_deployments_with_nobody_typing(
+def test_deliveries_labels_and_the_week_lead_to_certificates(
     loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages: list[str] = []
@@ -140,13 +139,11 @@ def test_deliveries_labels_and_the_week_lead_to_deployments_with_nobody_typing(
         str(runs),
         *name,
         *("--set", "rl=false"),
-        *("--set", "auto_deploy=always"),
         *("--set", "judge=lexical"),
     )
     assert done.exit_code == 0, done.output
     assert loop.tick("new_versions") == [], "what was never certified is not certified unasked"
     assert run_corpus("c", quiet=True) == 0
-    assert last_automatic(loop.corpus) is None, "the first deployment is a user's"
     deploy(JudgedCorpus(loop.corpus, "lexical"), sampling=PLAN)
     calibration = set(JudgedCorpus(loop.corpus, "lexical").calibration[0]["trajectory_id"])
 
@@ -157,21 +154,23 @@ def test_deliveries_labels_and_the_week_lead_to_deployments_with_nobody_typing(
     loop.review(told, 1)
     assert len(loop.tick("reviewed_labels")) == 1
     (record,) = recertifications(loop.corpus)
+    given = ("c", "--root", loop.store.root)
+    assert command(ops, "recertify", *given, "--deploy").exit_code == 0
     now = load_deployment(loop.corpus)
-    assert now is not None and (now.number, now.policy, now.recertification) == (2, "always", 1)
+    assert now is not None and (now.number, now.recertification) == (2, 1)
     assert record.delta == Schedule().share(1)
     assert Deployment.of(loop.corpus).refusal is None
     kept = JudgedCorpus(loop.corpus, "lexical").calibration[0]["trajectory_id"]
     assert set(kept) == calibration, "labels of the review queue never enter CAL"
 
-    # one command takes it back, and no tick deploys it again
-    assert command(ops, "rollback", "c", "--root", loop.store.root).exit_code == 0
+    # one command takes it back
+    assert command(ops, "rollback", *given).exit_code == 0
     loop.week()
     now = load_deployment(loop.corpus)
-    assert now is not None and (now.number, now.policy, now.recertification) == (3, "", 0)
+    assert now is not None and (now.number, now.recertification) == (3, 0)
     assert read_spending(loop.corpus).of("lexical").later == 1, "a week without news costs nothing"
 
-    # a labelled delivery of new tasks: certificate, audit, page, comparison, deployment
+    # a labelled delivery of new tasks: certificate, audit, page, comparison
     added = write_runs(tmp_path / "added.jsonl", tasks=150, attempts=4, seed=3)
     lines = [json.loads(line) for line in added.read_text("utf-8").splitlines()]
     names = ("task_id", "trajectory_id", "instruction")
@@ -187,16 +186,14 @@ def test_deliveries_labels_and_the_week_lead_to_deployments_with_nobody_typing(
     page = loop.store.read_bytes(judge.key("page.html")).decode("utf-8")
     total = read_spending(loop.corpus).of("lexical").total()
     assert total in page and f"{DELTA + Schedule().share(1) + Schedule().share(2):.4g} of" in total
-    made, now = last_automatic(loop.corpus), load_deployment(loop.corpus)
-    assert made is not None and made.deployed == 4, made
-    assert now is not None and now.policy == "always" and not now.recertification
+    assert command(ops, "deploy", "c", "lexical", *given[1:]).exit_code == 0
     assert Deployment.of(loop.corpus).refusal is None
     loop.week()
     assert len(read_deployments(loop.corpus)) == 4
     assert loop.tick("reviewed_labels") == []
 
     sent = [item.content.about for item in read_deliveries(loop.corpus) if item.content.sent]
-    assert sent.count("deployment") == 2 and " ".join(messages).count("rollback") == 2
+    assert not sent and not messages, "nothing is wrong"
     with dg.DagsterInstance.get() as instance:
         assert instance.get_dynamic_partitions(CORPORA) == ["c"]
         key = dg.AssetKey(["operations", "deployment"])

@@ -25,7 +25,7 @@ MODEL_ASSETS = {"judges/compact_model"}
 OPERATION_ASSETS = named(
     "operations",
     "inbox deployment incoming_runs decisions batch_certificates review_queue reviewed_labels monitor "
-    "recertification automatic_deployment history",
+    "recertification history",
 )
 CHAIN = ("model", "audit", "certificate", "monitor", "report", "scores")
 
@@ -91,7 +91,6 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
             for name in ("certificate:reproducible", "audit:audit_verdict", "audit:test_ledger")
         }
         | {f"judges/{judge}/model:pseudo_labels_stay_out" for judge in HARVEST_JUDGES}
-        | {"operations/decisions:decided_by_deployed", "operations/decisions:drawn_as_planned"}
     )
     assert set(checks) - blocking == (
         {

@@ -7,7 +7,7 @@ import pytest
 
 from certify_assets.defs.judges.assets import monitor_assets
 from certify_assets.defs.judges.checks import monitor_checks
-from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.defs.running import PROJECT, materialize
 from certify_assets_tests.recertification_builders import (

@@ -51,11 +51,7 @@ def test_decisions_say_what_they_were_made_from(operated: Store) -> None:
         "judges/lexical/certificate",
     }
     assert metadata["human"].value + metadata["reject"].value == 120
-    assert {name: passed for name, (passed, _) in checks.items()} == {
-        "deployment_stands": True,
-        "decided_by_deployed": True,
-        "drawn_as_planned": True,
-    }
+    assert checks["deployment_stands"][0]
     again, _ = run(operated)
     assert again["human"].value == 0 and again["dagster/row_count"].value == 120
 
@@ -68,13 +64,11 @@ def test_a_refused_batch_materializes_and_says_why(operated: Store) -> None:
     assert metadata["human"].value + metadata["provisional"].value == 20
     assert "alarm: the monitor raised an alarm" in metadata["said"].value
     assert checks["deployment_stands"] == (False, "ERROR")
-    assert checks["decided_by_deployed"] == (False, "WARN")
 
 
 def test_without_a_deployment_the_check_warns(operated: Store) -> None:
     _, checks = run(operated)
     assert checks["deployment_stands"] == (False, "WARN")
-    assert checks["drawn_as_planned"] == (False, "WARN")
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ from certify_assets.defs.names import CORPORA
 from certify_assets.defs.operations.assets import recertify_assets, review_assets
 from certify_assets.defs.operations.checks import recertify_checks, review_checks
 from certify_assets.defs.resources import DataRoot
+from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.operations.deploying import deploy
 from certify_assets.operations.deployment import load_deployment, read_deployments
 from certify_assets.operations.labels import Label, append_label, append_labels
 from certify_assets.operations.notifications import certificate_age
-from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.events import parse_head
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, stored

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.operations.batches import batch_names
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import load_decisions
 from certify_assets.operations.deploying import deploy
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.receiving import receive
-from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, write_runs
 from certify_assets_tests.conftest import prepared_world

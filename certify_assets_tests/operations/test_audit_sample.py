@@ -9,10 +9,14 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.audit_sample import CountedTasks, count_audit_tasks, drawn_decisions
+from certify_assets.operations.audit_sample import (
+    CountedTasks,
+    SamplingPlan,
+    count_audit_tasks,
+    drawn_decisions,
+)
 from certify_assets.operations.decisions import first_decisions_of
 from certify_assets.operations.labels import Label, append_label
-from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.recertification_builders import (
     JUDGE,

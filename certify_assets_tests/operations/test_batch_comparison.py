@@ -14,13 +14,13 @@ from certify_assets.certificates.shift import LIFE_LEVEL, spent_level
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.families.lexical import LexicalJudge
-from certify_assets.operations.batch_comparison import BatchComparison
+from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.operations.batches import BatchRecord
+from certify_assets.operations.coverage import BatchComparison
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import decisions_of
 from certify_assets.operations.deploying import deploy
 from certify_assets.operations.receiving import receive, undo_batch
-from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, write_runs
 from certify_assets_tests.operations_builders import deliver, label_draw, raise_alarm

@@ -67,9 +67,9 @@ def test_reviewers_are_as_blind_to_a_draw_as_to_every_other_kind(
 ) -> None:
     queue = queue_of(batch)
     assert set(queue.frame["why"].iloc[:5]) == {"random check"}
-    export_queue(tmp_path / "queue.csv", queue)
+    export_queue(tmp_path / "queue.csv", Corpus(batch.store, "c"), queue)
     table = pd.read_csv(tmp_path / "queue.csv", dtype=str)
-    assert tuple(table.columns) == (*QUEUE_COLUMNS, "outcome", "reviewer", "comment")
+    assert tuple(table.columns) == (*QUEUE_COLUMNS, "run", "outcome", "reviewer", "comment")
     session = ReviewSession(batch.store, "c")
     shown = session.shown("ann")
     assert shown is not None and shown.run.trajectory_id == drawn(queue)[0]
@@ -131,7 +131,7 @@ def test_the_label_that_settles_a_draw_closes_its_batch(batch: ProvisionalBatch)
     labels = label_draw(session, agreeing(audit_of(batch)))
     audit = audit_of(batch)
     assert audit.state == "certified" and audit.decided > 0
-    assert session.news() == (f"Batch {audit.sentence()}",) and audit.labels_used <= labels
+    assert session.news() == (f"Batch {audit.sentence}",) and audit.labels_used <= labels
     assert labels == len(read_labels(Corpus(batch.store, "c"))) < len(audit.runs)
     # nobody is asked about what the certificate decided
     queue = queue_of(batch)
@@ -172,7 +172,7 @@ def test_a_file_of_labels_closes_the_batch_and_says_so(
     for number in range(100):
         queue = queue_of(batch)
         path = tmp_path / f"queue-{number}.csv"
-        export_queue(path, queue)
+        export_queue(path, Corpus(batch.store, "c"), queue)
         table = pd.read_csv(path, dtype=str, keep_default_na=False)
         table = table[table["kind"] == "batch_draw"]
         table["outcome"] = [str(agree[name]) for name in table["trajectory_id"]]
@@ -181,5 +181,5 @@ def test_a_file_of_labels_closes_the_batch_and_says_so(
         assert done.added == len(table)
         if done.closed:
             break
-    assert done.closed == (f"Batch {audit_of(batch).sentence()}",)
+    assert done.closed == (f"Batch {audit_of(batch).sentence}",)
     assert audit_of(batch).state == "certified"

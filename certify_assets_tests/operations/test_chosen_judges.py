@@ -11,10 +11,10 @@ from certify_assets.corpora.config import remove_corpus, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError
 from certify_assets.operations.audit import audit_judge
+from certify_assets.operations.certified_before import CertifiedJudges, certified_judges
 from certify_assets.operations.certifier import certify_judge, load_certificates
 from certify_assets.operations.deploying import deploy
 from certify_assets.operations.deployment import DeploymentRecord
-from certify_assets.operations.split_history import CertifiedJudges, certified_judges
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs
 

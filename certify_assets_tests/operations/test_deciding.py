@@ -16,20 +16,16 @@ from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations import deciding
+from certify_assets.operations.audit_sample import RunDraw, SamplingPlan
 from certify_assets.operations.batches import BatchRecord, batch_runs
-from certify_assets.operations.checks import (
-    decided_by_deployed,
-    deployment_stands,
-    drawn_as_planned,
-)
+from certify_assets.operations.checks import deployment_stands
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import DECISION_COLUMNS, decisions_of
 from certify_assets.operations.deploying import deploy
 from certify_assets.operations.deployment import Deployment, load_deployment
 from certify_assets.operations.receiving import receive
-from certify_assets.operations.sampling import RunDraw, SamplingPlan
 from certify_assets.storage.store import Store
-from certify_assets_tests.batch_builders import decide_again, stored_object
+from certify_assets_tests.batch_builders import stored_object
 from certify_assets_tests.builders import judged
 from certify_assets_tests.operations_builders import (
     deliver,
@@ -133,7 +129,6 @@ def test_people_are_asked_as_the_plan_draws(deployed: Store, tmp_path: Path) -> 
     assert ((frame["asked"] == "undecided") == (human & ~drawn)).all()
     # binomial standard error .028
     assert abs(document.drawn_tasks / 200 - 0.2) < 4 * 0.028
-    assert drawn_as_planned(Corpus(deployed, "c")).status == "PASS"
 
 
 def test_the_same_runs_give_the_same_bytes(operated: Store, tmp_path: Path) -> None:
@@ -182,10 +177,6 @@ def test_tasks_that_were_seen_and_runs_that_changed_go_to_people(
     )
     assert "24 runs came before" in findings["changed_runs"]
     assert "Reviewers get the 8 runs" in findings["not_drawn"]
-    assert (
-        drawn_as_planned(Corpus(deployed, "c")).status == "PASS"
-        and decided_by_deployed(Corpus(deployed, "c")).status == "PASS"
-    )
 
 
 def spoil_weights(store: Store) -> None:
@@ -259,17 +250,3 @@ def test_a_batch_that_another_process_decides_meanwhile_is_passed_over(
 
     monkeypatch.setattr(Store, "workplace", workplace)
     assert decide_ready(Corpus(deployed, "c")) == []
-
-
-def test_checks_find_decisions_of_other_certificates(deployed: Store, tmp_path: Path) -> None:
-    assert (
-        decided_by_deployed(Corpus(deployed, "c")).status == "WARN"
-        and drawn_as_planned(Corpus(deployed, "c")).status == "WARN"
-    )
-    document = decided(deployed, tmp_path, tasks=20)
-    batch = document.batch
-    assert decided_by_deployed(Corpus(deployed, "c")).status == "PASS"
-    frame, put = decisions_of(Corpus(deployed, "c"), batch), deployed.objects
-    changed = put.put_table(frame.assign(certificate_sha256="0" * 64))
-    decide_again(deployed, "c", batch, decisions=changed)
-    assert "never deployed" in decided_by_deployed(Corpus(deployed, "c")).sentence

@@ -18,6 +18,7 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import ALPHAS
 from certify_assets.operations import certifier
+from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.operations.deploying import ALIAS, deploy, model_name, redeploy
 from certify_assets.operations.deployment import (
     Deployment,
@@ -26,7 +27,6 @@ from certify_assets.operations.deployment import (
     read_deployments,
 )
 from certify_assets.operations.ledger import record_read
-from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
 from certify_assets_tests.operations_builders import (

@@ -45,8 +45,10 @@ def votes(store: Store) -> dict[str, dict[str, int]]:
 
 def test_an_exported_queue_filled_in_comes_back_as_labels(store: Store, tmp_path: Path) -> None:
     path, filled = tmp_path / "queue.csv", tmp_path / "filled.csv"
-    export_queue(path, queue_of(store))
+    export_queue(path, Corpus(store, "c"), queue_of(store))
     frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    text = (tmp_path / frame["run"].iloc[0]).read_text("utf-8")
+    assert text.startswith("TASK\n  Do audit-0\n") and "agent-a" not in text
     frame.loc[[0, 2], "outcome"] = ["1", "failure"]
     frame.loc[2, ["reviewer", "comment"]] = ["Bob", "it stopped early"]
     frame.to_csv(filled, index=False)
@@ -64,13 +66,13 @@ def test_an_exported_queue_filled_in_comes_back_as_labels(store: Store, tmp_path
 def test_an_export_does_not_write_over_labels(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     for _ in range(2):
-        export_queue(path, queue_of(store))
+        export_queue(path, Corpus(store, "c"), queue_of(store))
     filled = pd.DataFrame({"trajectory_id": ["open-0/0", "open-1/0"], "outcome": ["1", ""]})
     write_table_file(path, filled)
     with pytest.raises(
         InputError, match="holds 1 outcomes, which the export would write over; import it first"
     ):
-        export_queue(path, queue_of(store))
+        export_queue(path, Corpus(store, "c"), queue_of(store))
 
 
 def test_one_file_is_not_two_peoples_labels(store: Store, tmp_path: Path) -> None:

@@ -7,12 +7,11 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.audit_sample import count_audit_tasks
+from certify_assets.operations.audit_sample import SamplingPlan, count_audit_tasks
 from certify_assets.operations.batches import ClosedBatch, DrawnBatch
 from certify_assets.operations.decisions import PROVISIONAL, decisions_of
 from certify_assets.operations.monitoring import monitor_judge, operation_stream
 from certify_assets.operations.recertification import plan_recertification
-from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.recertification_builders import (
     JUDGE,

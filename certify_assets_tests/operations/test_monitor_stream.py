@@ -10,14 +10,17 @@ import pytest
 from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.audit_sample import drawn_decisions, monitored_rows
-from certify_assets.operations.deployment import strictest_certificates
+from certify_assets.operations.audit_sample import (
+    RunDraw,
+    SamplingPlan,
+    drawn_decisions,
+    monitored_rows,
+)
+from certify_assets.operations.deployment import read_alarms, strictest_certificates
 from certify_assets.operations.labels import Label, append_label
-from certify_assets.operations.monitor_record import read_alarms
 from certify_assets.operations.monitoring import load_monitor, monitor_judge, operation_stream
 from certify_assets.operations.recertification import recertify
 from certify_assets.operations.recertification_record import recertification_certificates
-from certify_assets.operations.sampling import RunDraw, SamplingPlan
 from certify_assets.reports.monitor_page import (
     monitor_markdown,
     monitor_metrics,

@@ -186,8 +186,8 @@ def test_without_a_document_nobody_is_told_and_the_environment_may_name_one(
 def test_an_old_deployment_expires_once(
     corpora: Store, server: Any, on_call: dict[str, Any]
 ) -> None:
+    from certify_assets.operations.audit_sample import SamplingPlan
     from certify_assets.operations.notifications import gather_events, notify
-    from certify_assets.operations.sampling import SamplingPlan
     from certify_assets_tests.operations_builders import put_deployment
     from certify_assets_tests.recertification_builders import deploy_by_hand
 

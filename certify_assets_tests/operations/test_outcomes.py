@@ -11,6 +11,7 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.operations.labels import Label, append_label
 from certify_assets.operations.monitoring import load_monitor, monitor_judge, operation_stream
 from certify_assets.operations.outcomes import (
@@ -20,7 +21,6 @@ from certify_assets.operations.outcomes import (
     stream_places,
 )
 from certify_assets.operations.receiving import undo_batch
-from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets.tables.settings import ReadingOptions
 from certify_assets_tests.recertification_builders import (

@@ -11,7 +11,7 @@ from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.inputs import observe
 from certify_assets.certificates.monitor import TaskStream, alarm_process
 from certify_assets.certificates.settings import Settings
-from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.operations.spending import Schedule
 from certify_assets_tests.recertification_builders import draw_tasks
 

@@ -16,6 +16,7 @@ from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.operations.checks import (
     audit_sample_complete,
     delta_left,
@@ -32,7 +33,6 @@ from certify_assets.operations.monitoring import monitor_judge
 from certify_assets.operations.receiving import receive
 from certify_assets.operations.recertification import plan_recertification, recertify
 from certify_assets.operations.recertification_record import load_recertification
-from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, write_runs
 from certify_assets_tests.operations_builders import certified_corpus, deliver

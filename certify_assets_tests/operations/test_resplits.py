@@ -15,9 +15,9 @@ from certify_assets.corpora.trajectory import Trajectory
 from certify_assets.errors import GateClosedError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit import audit_judge
+from certify_assets.operations.certified_before import certified_splits, manifests_as
 from certify_assets.operations.certifier import certify_judge
 from certify_assets.operations.deploying import deploy, redeploy
-from certify_assets.operations.split_history import certified_splits, manifests_as
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
 

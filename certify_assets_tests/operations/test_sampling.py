@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets_tests.recertification_builders import draw_tasks
 
 

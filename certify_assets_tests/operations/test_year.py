@@ -34,4 +34,4 @@ def test_a_year_of_deliveries_keeps_its_promises(tmp_path: Path) -> None:
     notes = table["notes"]
     assert notes[calendar.tampered - 1].startswith("altered table refused")
     assert all("labelled runs added" in notes[week - 1] for week in calendar.labelled)
-    assert summary.deployments >= 2, "new certificates were deployed with nobody asked"
+    assert summary.deployments >= 2, "new certificates were deployed"

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.operations.history import operation_history, write_history
 from certify_assets.operations.monitoring import monitor_judge
 from certify_assets.operations.recertification import recertify
-from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.reports.history_page import history_markdown, render_history, write_history_page
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged

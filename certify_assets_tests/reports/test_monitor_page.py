@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import certify
-from certify_assets.operations.monitor_record import MonitorRecord, describe_monitors, monitor_entry
+from certify_assets.operations.monitoring import MonitorRecord, describe_monitors, monitor_entry
 from certify_assets.reports.monitor_page import (
     monitor_markdown,
     monitor_metrics,

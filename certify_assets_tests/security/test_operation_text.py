@@ -11,10 +11,10 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.operations.assets import operation_assets, recertify_assets, review_assets
+from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.operations.decisions import load_decisions
 from certify_assets.operations.deploying import deploy
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests import operations_builders
 from certify_assets_tests.builders import judged

@@ -18,7 +18,7 @@ from certify_assets.operations.judge_figures import (
     certified_figures,
     scoring_figures,
 )
-from certify_assets.operations.monitor_record import MonitorRecord
+from certify_assets.operations.monitoring import MonitorRecord
 from certify_assets.operations.spending import read_spending
 from certify_assets.reports import judge_page, monitor_page
 

@@ -1,7 +1,6 @@
 """Assets of operation: inbox, batches, decisions, review queue, labels, recertification."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import dagster as dg
@@ -17,31 +16,18 @@ from certify_assets.defs.assets import (
     table_metadata,
 )
 from certify_assets.defs.judges.assets import monitor_made
-from certify_assets.defs.names import (
-    CERTIFYING,
-    INBOX,
-    OPERATIONS_GROUP,
-    VERSION,
-    code_version,
-    stored_version,
-)
+from certify_assets.defs.names import CERTIFYING, INBOX, OPERATIONS_GROUP, code_version
 from certify_assets.defs.policies import EXPIRES, KEPT_CURRENT, on_device_of_any_judge
 from certify_assets.defs.project import Project
 from certify_assets.errors import IntegrityError
-from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations import batch_drawing, deciding, history, receiving
-from certify_assets.operations.automatic import deploy_by_policy
 from certify_assets.operations.batch_audit import STATES
 from certify_assets.operations.batch_drawing import waiting_runs
 from certify_assets.operations.batches import BatchRecord, batch_names
 from certify_assets.operations.decisions import PROVISIONAL, decisions_of, load_decisions
-from certify_assets.operations.deployment import (
-    deployed_spending,
-    load_deployment,
-    read_deployments,
-)
+from certify_assets.operations.deployment import deployed_spending, load_deployment
 from certify_assets.operations.labels import write_label_table
 from certify_assets.operations.monitoring import monitor_deployed
 from certify_assets.operations.notifications import notify
@@ -98,7 +84,7 @@ def recertify_assets(project: Project) -> list[dg.AssetsDefinition]:
     device = on_device_of_any_judge(project)
     return [
         *(plan.definition(project) for plan in (operation_monitor, operation_history)),
-        *(plan.definition(project, **device) for plan in (recertification, automatic_deployment)),
+        recertification.definition(project, **device),
     ]
 
 
@@ -190,13 +176,13 @@ def batch_certificates(step: AssetStep) -> Made:
     figures = {
         **counts,
         "labels_used": sum(item.labels_used for item in audits),
-        "labels_wanted": sum(len(item.labels_wanted) for item in audits),
+        "labels_wanted": sum(len(item.wanted) for item in audits),
         "decided_runs": sum(item.decided for item in audits),
     }
     metadata = {
         "said": " ".join(said) or "no batch has uncovered runs.",
-        "promises": {item.batch: item.promise for item in audits},
-        "batches": [asdict(item) for item in audits],
+        "promises": {item.record.batch: item.promise for item in audits},
+        "batches": [item.to_dict() for item in audits],
     }
     return step.made(metadata, metrics=figures)
 
@@ -315,48 +301,6 @@ def recertification(step: AssetStep) -> Made:
         },
         metrics=record.metrics,
         tags={"inputs_sha256": record.inputs_sha256},
-    )
-
-
-@asset(
-    "operations/automatic_deployment",
-    OPERATIONS_GROUP,
-    deps=["operations/recertification", "judges/*/audit"],
-    kinds={"json"},
-    code_version=_VERSION,
-)
-def automatic_deployment(step: AssetStep) -> Made:
-    """Deploy new certificates of the deployed judge, on CAL or of a recertification.
-
-    It does so where `auto_deploy` of the corpus and every guard rail allow it, and else says
-    why not. `certify ops rollback CORPUS` takes it back.
-    """
-    corpus = step.corpus
-    earlier = len(read_deployments(corpus))
-    made = deploy_by_policy(corpus)
-    if made is None:
-        return _unchanged(step, {"reason": NOTHING_DEPLOYED})
-    if len(read_deployments(corpus)) > earlier:
-        stored = stored_version(step.store, DEPLOYMENT, corpus.name)
-        tags = {VERSION: stored.value} if stored else {}
-        step.context.log_event(
-            dg.AssetMaterialization(
-                step.project.key(DEPLOYMENT),
-                partition=step.context.partition_key,
-                tags=tags,
-                metadata={"ledger": step.ledger},
-            )
-        )
-    metadata = {
-        "reason": made.reason or f"deployment {made.deployed} decides under them.",
-        "delta_spent": deployed_spending(corpus).total(),
-        "not_told": notify(corpus),
-    }
-    return step.made(
-        metadata,
-        version=sha256_bytes(canonical_json([made.policy, made.deployed, made.reason])),
-        params={"policy": made.policy, "reason": made.reason},
-        metrics={"deployment": float(made.deployed)} if made.deployed else {},
     )
 
 

@@ -21,8 +21,6 @@ def operation_checks(project: Project) -> list[dg.AssetChecksDefinition]:
     asked = [
         # rows that were refused go to review: what comes after is for that
         check("operations/decisions")(checks.deployment_stands),
-        check("operations/decisions", blocking=True)(checks.decided_by_deployed),
-        check("operations/decisions", blocking=True)(checks.drawn_as_planned),
         check("operations/batch_certificates")(checks.batches_certified),
     ]
     return asked_together(project, asked)

@@ -143,7 +143,7 @@ def platform_sensors(project: Project) -> list[dg.SensorDefinition]:
         store, seen = data_root.view(), _seen(context)
         requests = dict[str, str]()
         for name in sorted(context.instance.get_dynamic_partitions(CORPORA)):
-            _, labels = known_head(Corpus(store, name))
+            labels = known_head(Corpus(store, name)).sha256
             if labels and seen.get(name) != labels:
                 seen[name] = labels
                 requests[f"labels:{name}:{labels}"] = name
