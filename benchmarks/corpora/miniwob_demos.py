@@ -8,7 +8,6 @@ from pathlib import PurePosixPath
 
 from converting import Row, convert
 
-from certify_assets.corpora.formats.base import excerpt
 from certify_assets.corpora.formats.files import FileSet
 
 _KEYS = {8: "Backspace", 9: "Tab", 13: "Enter", 27: "Escape"}
@@ -127,7 +126,11 @@ def node_text(node: Row) -> str:
 
 def page_text(page: Row) -> str:
     """Return the texts and values of a page."""
-    return excerpt("\n".join(filter(None, map(node_text, nodes(page)))), _PAGE)
+    text = "\n".join(filter(None, map(node_text, nodes(page))))
+    half = _PAGE // 2
+    if len(text) <= _PAGE:
+        return text
+    return f"{text[:half]} [{len(text) - 2 * half} characters cut] {text[-half:]}"
 
 
 if __name__ == "__main__":
