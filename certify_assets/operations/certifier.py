@@ -9,13 +9,14 @@ other judges, those of its pool, are made by a step before it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.certificates.procedures import PROMISED
+from certify_assets.certificates.procedures import AVERAGE, PROMISED
 from certify_assets.corpora.config import NAMED_JUDGE
 from certify_assets.errors import (
     CertifyError,
@@ -23,6 +24,7 @@ from certify_assets.errors import (
     InputError,
     IntegrityError,
     StaleCertificateError,
+    UnfitTableError,
 )
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.pool import (
@@ -38,7 +40,7 @@ from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 from certify_assets.judges.stored import judge_file
 from certify_assets.operations.certified_before import relabelling_finding
 from certify_assets.operations.ledger import record_pool, register
-from certify_assets.operations.spending import Claim, claim, read_spending
+from certify_assets.operations.spending import claim, read_spending
 from certify_assets.storage.events import Stored
 from certify_assets.storage.moment import remembered
 from certify_assets.words import WORDS
@@ -46,7 +48,7 @@ from certify_assets.words import WORDS
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.certificates import Certificate, Sides
+    from certify_assets.certificates import Certificate, Certifier, Sides
     from certify_assets.certificates.evidence import Pool
     from certify_assets.certificates.inputs import SampleInputs
     from certify_assets.corpora.corpus import Corpus
@@ -66,19 +68,20 @@ def judges_with_certificates(corpus: Corpus) -> list[str]:
     return [name for name in found if corpus.store.exists(own_key(corpus.name, name))]
 
 
-def certify_judge(
-    judge: JudgedCorpus, *, run_id: str = "cli", procedures: Sequence[str] = PROCEDURES
-) -> list[Certificate]:
+def certify_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> list[Certificate]:
     """Register the read of TEST, claim δ, issue the certificates and store them.
 
-    Both sides at all budgets with every procedure. Scores and pool are those that the judge stored
-    when it scored: nothing is trained, and nothing is scored.
+    Both sides at all budgets with every procedure; where the default certifies nothing and every
+    task has one run, also those on average. Scores and pool are those that the judge stored when it
+    scored: nothing is trained, and nothing is scored.
     """
     with judge.corpus.writing():
-        return _certify(judge, run_id, procedures)
+        return _certify(judge, run_id)
 
 
-def _certify(judge: JudgedCorpus, run_id: str, procedures: Sequence[str]) -> list[Certificate]:
+def _certify(judge: JudgedCorpus, run_id: str) -> list[Certificate]:
+    from certify_assets.certificates import Certifier, Settings
+
     corpus, config = judge.corpus, judge.corpus.config
     cal, hashes, adapter = judge.calibration
     leak = corpus.require_leak_checks()
@@ -96,22 +99,35 @@ def _certify(judge: JudgedCorpus, run_id: str, procedures: Sequence[str]) -> lis
     if shared is not None:
         provenance["accepted_shared_tasks"] = shared
     provenance |= judge.family.provenance(adapter) | relabelling_finding(judge)
-    pool = stored_pool(judge) if any(map(takes_pool, procedures)) else None
+    pool = stored_pool(judge) if any(map(takes_pool, PROCEDURES)) else None
     if pool is not None:
         record_pool(corpus, judge=judge.name, configuration=hashes, run_id=run_id)
     # the same test again has the same event, so that its certificates are the same
     test = _test_sha256(judge, cal, candidates, rows_of(pool))
-    certificates = issue_all(
-        cal,
-        claim(corpus, judge.name, "certificate", test),
-        provenance,
-        pool,
-        alphas=config.alphas,
-        procedures=procedures,
-        grid=config.grid,
-        candidates=candidates,
-        selection=adapter.selection_rule,
+    bare = Certifier.of(
+        *columns(cal),
+        named=True,
+        alone=runs_are_tasks(cal),
+        selection=adapter.selection_rule or None,
+        provenance=provenance,
+        claim=claim(corpus, judge.name, "certificate", test),
     )
+    pooled = bare
+    if pool is not None:
+        pooled = replace(bare, pool=pool.pool, provenance={**provenance, **pool.provenance})
+    common = {"grid": config.grid, "candidates": candidates}
+    certificates = [
+        (pooled if takes_pool(name) else bare).issue(
+            Settings(alpha=alpha, side=side, procedure=name, **common)
+        )
+        for alpha in config.alphas
+        for side in SIDES
+        for name in PROCEDURES
+    ]
+    if not any(item.certified for item in deciding(certificates)):
+        # where somebody chose which runs have a label, nothing is proved
+        open_runs = replace(bare, left_out=judge.unlabelled_calibration)
+        certificates += _on_average(open_runs, config.alphas, candidates)
     judge.store.write_json(judge.key("certificates.json"), document_of(certificates, pool))
     return certificates
 
@@ -128,7 +144,8 @@ def _plan(judge: JudgedCorpus, hashes: Mapping[str, str]) -> dict[str, Any]:
         "alphas": list(config.alphas),
         "delta": DELTA,
         "sides": list(SIDES),
-        "procedures": list(PROCEDURES),
+        # the last one where the first certifies nothing
+        "procedures": [*PROCEDURES, PROMISED[AVERAGE]],
         "judges": {judge.name: judge.registration},
         **judge.corpus.version.registered,
     }
@@ -142,41 +159,18 @@ def _plan(judge: JudgedCorpus, hashes: Mapping[str, str]) -> dict[str, Any]:
     return plan
 
 
-def issue_all(
-    table: pd.DataFrame,
-    claimed: Claim,
-    provenance: Mapping[str, str],
-    pool: StoredPool | None,
-    *,
-    alphas: Sequence[float],
-    procedures: Sequence[str],
-    grid: int | None,
-    candidates: int,
-    selection: str,
-) -> list[Certificate]:
-    """Issue the certificates of both sides at all budgets, with the δ that was claimed."""
-    from certify_assets.certificates import Certifier, Settings
+def _on_average(bare: Certifier, alphas: Sequence[float], candidates: int) -> list[Certificate]:
+    """Try the promise on average, once the default certifies nothing at any budget."""
+    from certify_assets.certificates import Settings
 
-    bare = Certifier.of(
-        *columns(table),
-        named=True,
-        alone=runs_are_tasks(table),
-        selection=selection or None,
-        provenance=provenance,
-        claim=claimed,
-    )
-    pooled = bare
-    if pool is not None:
-        named = {**provenance, **pool.provenance}
-        pooled = replace(bare, pool=pool.pool, provenance=named)
-    return [
-        (pooled if takes_pool(name) else bare).issue(
-            Settings(alpha=alpha, side=side, procedure=name, grid=grid, candidates=candidates)
-        )
-        for alpha in alphas
-        for side in SIDES
-        for name in procedures
-    ]
+    found: list[Certificate] = []
+    for alpha in alphas:
+        # one run a task or nothing; of several judges or budgets from 1/2 there is no such promise
+        with suppress(UnfitTableError, InputError):
+            asked = Settings(alpha=alpha, procedure=PROMISED[AVERAGE], candidates=candidates)
+            made = replace(bare, after=PROCEDURES[0]).issue_set([asked])
+            found += made.certificates if made.certified else ()
+    return found
 
 
 @remembered
@@ -277,8 +271,9 @@ def deciding_certificates(judge: JudgedCorpus) -> list[Certificate]:
 
 
 def deciding(certificates: Sequence[Certificate]) -> list[Certificate]:
-    """Return those that may decide: by the default, or as drawn runs let them be proved."""
-    return [item for item in certificates if item.procedure in PROMISED.values()]
+    """Return those that keep a promise; of a side and budget the last one that was tried."""
+    promised = [item for item in certificates if item.procedure in PROMISED.values()]
+    return [*{(item.alpha, item.side): item for item in promised}.values()]
 
 
 def deciding_sides(certificates: Sequence[Certificate]) -> Sides:

@@ -280,10 +280,12 @@ def labels_before(corpus: Corpus, recertification: int) -> int:
 
 def read_certificates(judge: JudgedCorpus, recertification: int) -> list[Certificate]:
     """Return the certificates that may decide, of a recertification or those on CAL, recomputed."""
-    if recertification:
-        found = recertification_certificates(judge.corpus, recertification)
-        return [item for item in found if may_decide(judge.corpus, item.promise)]
-    return load_certificates(judge)
+    found = (
+        recertification_certificates(judge.corpus, recertification)
+        if recertification
+        else load_certificates(judge)
+    )
+    return [item for item in found if may_decide(judge.corpus, item.promise)]
 
 
 def may_decide(corpus: Corpus, promise: str) -> bool:

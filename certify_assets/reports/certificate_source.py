@@ -27,9 +27,10 @@ DEPLOYED = "pseudo_task"
 
 
 def deployed(certificates: Sequence[Certificate]) -> list[Certificate]:
-    """Return those of the deployed procedure; where there is none, of the first one."""
+    """Return those of the procedure that was tried last, the deployed one, or the first one."""
     names = [item.procedure for item in certificates]
-    wanted = DEPLOYED if DEPLOYED in names else names[0]
+    later = [item.procedure for item in certificates if item.after]
+    wanted = later[0] if later else DEPLOYED if DEPLOYED in names else names[0]
     kept = [item for item in certificates if item.procedure == wanted]
     return sorted(kept, key=lambda item: (item.alpha, item.side))
 
@@ -160,6 +161,18 @@ class PageSource:
         """Return the verdict of a certificate's audit: NONE where there is none."""
         audit = self.audit_of(certificate)
         return "NONE" if audit is None else audit.verdict
+
+    @property
+    def next_promise(self) -> str:
+        """What the next stronger promise costs; empty where no number of tasks helps."""
+        from certify_assets.certificates import CertificateSet, Certifier, settings_of
+        from certify_assets.certificates.ladder import next_rung
+
+        columns, settings = self.recomputing(self.headline)
+        sample = self.headline.inputs.get("sample")
+        certifier = Certifier.of(*columns, pool=settings["pool"], sample=sample)
+        found = CertificateSet(self.both.certificates)
+        return next_rung(certifier, found, settings_of(self.headline))
 
     @property
     def confidence(self) -> float:

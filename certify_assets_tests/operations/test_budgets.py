@@ -6,7 +6,9 @@ import pytest
 
 from certify_assets import InputError, Workspace
 from certify_assets.corpora.config import CorpusConfig
+from certify_assets.errors import GateClosedError
 from certify_assets.operations.certifier import deciding_sides
+from certify_assets.reports.judge_page import write_page
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 
@@ -32,6 +34,30 @@ def test_a_corpus_has_budgets_and_a_grid_of_its_own(tmp_path: Path) -> None:
     record = judge.deploy()
     assert record.alpha["reject"] == 0.15 and record.fingerprint["grid"] == "20"
     assert corpus.deployment().refusal is None
+
+
+def test_where_the_default_certifies_nothing_the_promise_on_average_is_shown_but_not_deployed(
+    tmp_path: Path,
+) -> None:
+    store = Store(str(tmp_path / "root"))
+    runs = write_runs(tmp_path / "runs.jsonl", tasks=80, attempts=1)
+    register_runs(store, "shop", runs, rl=False, alphas=(0.1,))
+    corpus = Workspace.open(store.root).corpus("shop")
+    corpus.prepare()
+    judge = corpus.judge("lexical")
+    judge.train()
+    judge.score()
+    judge.certify()
+    lead = deciding_sides(judge.certificates).lead
+    assert lead.certified and (lead.promise, lead.after) == ("average", "pseudo_task")
+    judge.audit()
+    write_page(judge)
+    page = store.read_bytes(judge.key("page.html")).decode()
+    assert "On average over certificates made this way" in page
+    assert "pseudo_task was tried before on these labels and certified nothing" in page
+    assert "For a stronger promise: About" in page and "95 % confidence" in page
+    with pytest.raises(GateClosedError, match="deploy_average"):
+        judge.deploy()
 
 
 @pytest.mark.parametrize(

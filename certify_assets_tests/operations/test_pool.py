@@ -62,7 +62,7 @@ def store(template: Path, tmp_path: Path) -> Store:
 
 
 def certified(store: Store) -> list[Certificate]:
-    return certify_judge(judged(store), procedures=PROCEDURES)
+    return certify_judge(judged(store))
 
 
 def stored(store: Store) -> StoredPool:
