@@ -367,7 +367,7 @@ def _tables(
     fields = [one for one in COLUMNS if one not in ("annotator", "outcome")]
     fields += ["outcome"] if outcome is not None else []
     for judge in judges:
-        names = {"score": judge, **({"outcome": outcome} if outcome is not None else {})}
+        names = runs.columns_of(judge) | ({"outcome": outcome} if outcome is not None else {})
         asked = replace(reading, columns={**reading.columns, **names})
         try:
             table = read_score_table(runs.source, asked, fields=fields).choose_split("cal")

@@ -73,20 +73,19 @@ def certified(certificate: str, judge: str | None = None, alpha: float | None = 
     """
     from pathlib import Path
 
+    from certify_assets.certificates import decide
     from certify_assets.certificates.certificate_files import Choice, load_certificates, one_a_side
     from certify_assets.corpora.inspect_verdicts import SCORE, SampleVerdict, cells, verdict_fields
-    from certify_assets.tables.decisions import decide_table
-    from certify_assets.tables.score_table import read_score_table
-    from certify_assets.tables.settings import ReadingOptions
+    from certify_assets.tables.settings import PERCENT, IssuedReading, parse_columns
 
     path = Path(certificate)
     certificates = one_a_side(path, load_certificates(path, Choice(alpha=alpha)))
-    reading = ReadingOptions().as_issued(path, certificates)
-    column = judge or (reading.remembered or {}).get("score", "score")
+    reading = IssuedReading.of(path, certificates).reading
+    column = judge or parse_columns(reading.get("columns", "")).get("score", "score")
+    unit = 100 if reading.get("score_scale") == PERCENT else 1
+    unit = -unit if "lower_is_better" in reading else unit
 
     async def score(state: TaskState, target: Target) -> Score:
-        import pandas as pd
-
         values = cells({name: one for name, one in (state.scores or {}).items() if name != SCORE})
         if column not in values:
             held = ", ".join(values) or "none"
@@ -94,11 +93,15 @@ def certified(certificate: str, judge: str | None = None, alpha: float | None = 
                 f"Sample {state.sample_id} has no score {column!r}; it has {held}. Name the "
                 "judge's with -S judge=NAME, and keep the scores with --action append."
             )
-        row = pd.DataFrame({"task_id": ["sample"], column: [values[column]]}, dtype=object)
-        asked = ReadingOptions({"score": column}) if column != "score" else ReadingOptions()
-        table = read_score_table(row, asked.as_issued(path, certificates), fields=("task", "score"))
-        rows = decide_table(certificates, table).rows
-        verdict = SampleVerdict(str(rows.decisions[0]), str(rows.reasons[0]), values[column])
+        value = values[column]
+        if isinstance(value, str):
+            raise InputError(
+                f"Sample {state.sample_id} has {value!r} as {column!r}, which is not a number. "
+                "Name another score with -S judge=NAME."
+            )
+        # a frame a sample would take longer than all the rest
+        rows = decide(certificates, math.nan if value is None else value / unit)
+        verdict = SampleVerdict(str(rows.decisions[0]), str(rows.reasons[0]), value)
         return Score(**verdict_fields(verdict, certificates))
 
     return score

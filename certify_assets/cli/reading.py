@@ -245,7 +245,9 @@ def _source(path: Path, reading: ReadingOptions, *, outcomes: bool) -> tuple[Any
             kept = reading.remembered is not None and COLUMNS[field] in runs.kinds
             usual = COLUMNS[field] if kept else None
             name = runs.named(kind, asked.get(field, usual), _option(kind, field))
-            asked |= {} if name is None else {field: name}
+            if name is not None:
+                asked = {**runs.columns_of(name), **asked} if kind == JUDGE else asked
+                asked[field] = name
     return runs.source, replace(reading, columns=asked)
 
 

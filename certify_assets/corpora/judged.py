@@ -49,6 +49,8 @@ _KINDS: Final = (
         ),
     ),
 )
+#: ends the name of the column with a judge's second scores
+_AGAIN: Final = "_again"
 #: distinct values from which on a judgement of unknown kind is a score
 _GRADES: Final = 3
 
@@ -107,6 +109,12 @@ class JudgedRuns:
             )
         return same[0]
 
+    def columns_of(self, judge: str) -> dict[str, str]:
+        """Return the columns of a judge by field: its scores, and second ones where it has any."""
+        again = f"{judge}{_AGAIN}"
+        names = getattr(self.source, "columns", ())
+        return {"score": judge, **({"again": again} if again in names else {})}
+
 
 def is_log(path: Path, columns: Collection[str] = ()) -> bool:
     """Whether a path is a log of runs rather than a score table.
@@ -154,7 +162,7 @@ def read_judged(paths: Sequence[Path]) -> JudgedRuns:
         return _scan(paths[0])
     with _judged(paths) as (gathered, facts):
         runs, form = gathered.rows, FORMATS[facts.format]
-    columns, kinds = _columns(runs, form.marks)
+    columns, kinds, agreement = _columns(runs, form.marks)
     frame = pd.DataFrame(
         {
             COLUMNS["task"]: [run.task_id for run in runs],
@@ -172,7 +180,7 @@ def read_judged(paths: Sequence[Path]) -> JudgedRuns:
         form.title,
         facts.dropped,
         # what an option of an import would change has no option here
-        (*notes, *(said for said in facts.read_as if "--option" not in said)),
+        (*notes, *agreement, *(said for said in facts.read_as if "--option" not in said)),
     )
 
 
@@ -219,8 +227,12 @@ def _scan(folder: Path) -> JudgedRuns:
 
 def _columns(
     runs: Sequence[Run], marks: Mapping[str, float] | None
-) -> tuple[dict[str, list[Any]], dict[str, str]]:
-    """Return the values of every judgement, None where a run has none, and their kinds."""
+) -> tuple[dict[str, list[Any]], dict[str, str], list[str]]:
+    """Return the values of every judgement, None where a run has none, their kinds, and agreement.
+
+    Of a judge the first score of a run counts, and the second one has a column of its own; of
+    several labels the majority counts.
+    """
     # by name and source, then by row: a run may be judged twice
     said_by: dict[tuple[str, str], dict[int, list[Any]]] = {}
     for row, run in enumerate(runs):
@@ -228,19 +240,51 @@ def _columns(
             if said.value is not None and not isinstance(said.value, Unclear | dict | list):
                 by = _one_line(said.name), _one_line(said.source)
                 said_by.setdefault(by, {}).setdefault(row, []).append(said.value)
-    columns, kinds = dict[str, list[Any]](), dict[str, str]()
+    columns, kinds, agreement = dict[str, list[Any]](), dict[str, str](), list[str]()
     taken = set(COLUMNS.values()) - {COLUMNS["score"], COLUMNS["outcome"]}
-    sources = Counter(name for name, _ in said_by)
+    sources, rows = Counter(name for name, _ in said_by), range(len(runs))
     for (name, source), found in sorted(said_by.items()):
         several = sources[name] > 1 or name in taken
         column = f"{name} ({_SOURCES.get(source, source)})" if several else name
         values = {row: [plain(name, one, marks) for one in found[row]] for row in found}
+        values = {row: [one for one in given if one is not None] for row, given in values.items()}
         kinds[column] = kind = kind_of(name, chain.from_iterable(values.values()), source)
-        if kind == TRUTH:
-            # the words of a truth are read as a whole, as in a table
-            values = {row: [_worded(one, marks) for one in found[row]] for row in found}
-        columns[column] = [_one(values.get(row, []), kind) for row in range(len(runs))]
-    return columns, kinds
+        if kind == JUDGE:
+            columns[column], again = (
+                [next(iter(values.get(row, [])[place:]), None) for row in rows] for place in (0, 1)
+            )
+            if any(one is not None for one in again):
+                columns[f"{column}{_AGAIN}"] = again
+            continue
+        # the words of a truth are read as a whole, as in a table
+        worded = {row: [_worded(one, marks) for one in found[row]] for row in found}
+        columns[column] = [_majority(worded.get(row, ())) for row in rows]
+        agreement += _agreement(column, runs, values)
+    return columns, kinds, agreement
+
+
+def _majority(given: Iterable[Any]) -> Any:
+    """Return what most annotators say of a run, None for a tie."""
+    counts = Counter(value for value in given if value is not None).most_common(2)
+    values, votes = [value for value, _ in counts], [number for _, number in counts]
+    return None if not counts or votes[1:] == votes[:1] else values[0]
+
+
+def _agreement(
+    column: str, runs: Sequence[Run], values: Mapping[int, Sequence[Any]]
+) -> Iterator[str]:
+    """Say how far several labels of a run agree, by their order in the log."""
+    from certify_assets.tables.agreement import Said, measure_agreement
+
+    said = [
+        Said(str(place), runs[row].trajectory_id, int(value))
+        for row, given in values.items()
+        for place, value in enumerate(given)
+        if value in (0, 1)
+    ]
+    if len({one.trajectory_id for one in said}) < len(said):
+        found = measure_agreement(said, {run.trajectory_id: run.task_id for run in runs})
+        yield f"{column}: {found.sentence()}"
 
 
 def _one_line(text: str) -> str:
@@ -268,18 +312,6 @@ def plain(name: str, value: Any, marks: Mapping[str, float] | None) -> Any:
         outcome = OutcomeColumn(name).read(value)
         return value if outcome is None else float(outcome) if outcome >= 0 else None
     return number if number == number else None
-
-
-def _one(given: list[Any], kind: str) -> Any:
-    """Return one value of several: the mean of a judge's numbers, otherwise the majority."""
-    values = [value for value in given if value is not None]
-    counts = Counter(values).most_common(2)
-    if len(counts) <= 1:
-        return next(iter(values), None)
-    if kind == JUDGE and all(isinstance(value, float) for value in values):
-        return sum(values) / len(values)
-    (first, most), (_, other) = counts
-    return first if most > other else None
 
 
 def kind_of(name: str, values: Iterable[Any], source: str = "") -> str:

@@ -28,7 +28,6 @@ from certify_assets.errors import (
 )
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.pool import (
-    StoredPool,
     document_of,
     load_pool,
     rows_of,

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from certify_assets.corpora.formats import ImportedCorpus, detect_format, import_corpus
+from certify_assets.doctor import diagnose
 from certify_assets_tests.corpora.builders import write_json, write_lines
 from certify_assets_tests.corpora.formats.langfuse import exported, trace
 from certify_assets_tests.corpora.formats.langsmith import feedback, run_id, runs
@@ -99,6 +101,31 @@ def test_labels_come_from_the_source_that_is_asked_for(tmp_path: Path) -> None:
     assert found.label_facts == {"labels_from_human": 2}
     assert read(path, label_sources="llm_judge").frame["outcome"].tolist() == [1, 0, 0]
     assert read(path, label_sources="any").dropped == {"contradictory_labels": 2}
+
+
+def test_of_two_scores_the_first_counts_and_of_several_labels_the_majority(tmp_path: Path) -> None:
+    traces = [trace(f"t{n}", f"task{n}", 0) for n in range(60)]
+    for n, item in enumerate(traces):
+        labels = [n >= 30, n >= 30, n % 5 == 0][: 2 + (n != 7)]
+        labels[1] ^= n == 7
+        item["scores"] = [
+            {"name": "helpful", "source": "EVAL", "dataType": "NUMERIC", "value": value}
+            for value in (n / 60, n / 60 if n else 0.9)
+        ] + [
+            {"name": "good", "source": "ANNOTATION", "dataType": "BOOLEAN", "value": int(value)}
+            for value in labels
+        ]
+    path = write_json(tmp_path / "t.json", traces)
+    report = diagnose([path])
+    assert report.best is not None and report.best.table.outcomes is not None
+    assert [*np.bincount(report.best.table.outcomes + 1)] == [1, 29, 30]
+    assert any("good: Reviewers agree on" in note for note in report.notes)
+    certificate = report.best.issued[1].certificates[0]
+    (flips,) = [one for one in certificate.findings if one["code"] == "judge_flickers"]
+    assert "decision of 1 of them" in flips["message"]
+    imported = read(path, label="good")
+    assert imported.frame["outcome"].sum() == 30
+    assert imported.dropped == {"contradictory_labels": 1}
 
 
 def test_categories_numbers_and_columns_of_the_table_are_labels(tmp_path: Path) -> None:

@@ -247,24 +247,25 @@ class _Labels:
 
         are_words = bool(self._settings.success or self._settings.failure)
         # by its outcome, which is None where it is not understood and refuses the import
-        values: dict[int | None, Any] = {}
+        votes: dict[int | None, list[Any]] = {}
         for one in said:
             given = [*_given(one)]
             if are_words:
                 given.sort(key=lambda value: number_of(value) is not None)
             first = next(iter(given), None)
             value = next((value for value in given if read(value) is not None), first)
-            values.setdefault(read(value), value)
-        values.pop(-1, None)
-        if not values:
+            votes.setdefault(read(value), []).append(value)
+        votes.pop(-1, None)
+        if not votes:
             raise LeftOutError("has a label without a value", "no_label")
-        if len(values) > 1 and None not in values:
+        ordered = [votes[None]] if None in votes else sorted(votes.values(), key=len)
+        if len({*map(len, ordered)}) < len(ordered):
             raise LeftOutError(
                 f"has {len(said)} labels that contradict each other; keep the right one",
                 "contradictory_labels",
             )
         sources = "+".join(sorted({one.source for one in said}))
-        return Judgement(name, values.get(None, next(iter(values.values()))), sources)
+        return Judgement(name, ordered[-1][0], sources)
 
 
 def _given(said: Assessment) -> Iterator[Any]:
