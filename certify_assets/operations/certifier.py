@@ -27,13 +27,7 @@ from certify_assets.errors import (
     UnfitTableError,
 )
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.pool import (
-    document_of,
-    load_pool,
-    rows_of,
-    stored_pool,
-    takes_pool,
-)
+from certify_assets.judges.pool import document_of, load_pool, rows_of, stored_pool, takes_pool
 from certify_assets.judges.record import JudgeRecord, columns, runs_are_tasks
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 from certify_assets.judges.stored import judge_file
