@@ -234,8 +234,8 @@ def _choose(
     if not chosen:
         at = "" if alpha is None else f" at {alpha}"
         raise GateClosedError(
-            f"{whose} is not deployed: nothing is certified{at}, or on average alone, which decides "
-            "only with deploy_average. Its page says more."
+            f"{whose} is not deployed: nothing is certified{at}, or on average alone, which "
+            "decides only with deploy_average. Its page says more."
         )
     return sorted(chosen, key=lambda item: SIDES.index(item.side))
 
