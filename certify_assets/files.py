@@ -16,7 +16,6 @@ from typing import IO, Any, SupportsFloat
 
 from certify_assets.errors import InputError
 
-_CHUNK = 1 << 20
 _DIGITS = 10
 _POLL_SECONDS = 0.005
 
@@ -60,12 +59,9 @@ def name_digest(name: str) -> str:
 
 
 def sha256_file(path: Path) -> str:
-    """Return the SHA-256 of a file's content, read in pieces of one megabyte."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+    """Return the SHA-256 of a file's content."""
+    with naming(path), path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def write_atomic(path: Path, data: bytes, *, private: bool = False) -> None:

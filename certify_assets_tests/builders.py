@@ -10,6 +10,7 @@ import pandas as pd
 from certify_assets.corpora.config import CorpusConfig, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.storage.events import Stored
 from certify_assets.storage.store import Store
 
 __all__ = [
@@ -186,10 +187,7 @@ def write_scores(path: Path, lines: Iterable[str]) -> Path:
 
 def stored(store: Store, *folders: str) -> dict[str, bytes]:
     """Return every document and table below folders, by default all of corpora and judges."""
-    view, found = Store(store.root).now(), {}
-    for folder in folders or ("corpora", "judges", "operations"):
-        for name in view.names(folder):
-            key = f"{folder}/{name}"
-            below = stored(store, key)
-            found |= below if below else {key: view.read_bytes(key)}
-    return found
+    view = Store(store.root).now()
+    keys = [key for corpus in ("", *view.corpora()) for key in view.subjects(corpus, Stored)]
+    below = tuple(f"{folder}/" for folder in folders or ("corpora", "judges", "operations"))
+    return {key: view.read_bytes(key) for key in keys if key.startswith(below) and view.exists(key)}
