@@ -91,9 +91,8 @@ def path_limits(rows: int, alpha: float, delta: float) -> Limits:
     alpha, delta : float
         Error budget, and the most that the path probability may be.
     """
-    numbers = np.arange(rows + 1)
-    most = np.count_nonzero(binomial_tails(numbers, np.array(rows), alpha) <= delta)
-    tails = binomial_tails(np.arange(most), numbers[:, None], alpha)
+    tails = _all_tails(rows, alpha)
+    tails = tails[:, : np.count_nonzero(tails[-1] <= delta)]
     levels = np.unique(tails[tails <= delta])
     found = Limits(np.full(rows + 1, -1), 0.0, 0.0)
     low, high = 0, levels.size
@@ -107,6 +106,18 @@ def path_limits(rows: int, alpha: float, delta: float) -> Limits:
         else:
             high = middle
     return found
+
+
+def _all_tails(rows: int, alpha: float) -> NDArray[np.float64]:
+    """P(Binomial(n, α) ≤ k) for n up to `rows` and k up to its median, shape (rows + 1, k + 1)."""
+    # n by n, in less time than it takes to load the incomplete beta function
+    tails = np.ones((rows + 1, math.ceil(alpha * rows) + 1))
+    law = np.eye(1, tails.shape[1])[0]
+    for number in range(1, rows + 1):
+        law[1:] = (1.0 - alpha) * law[1:] + alpha * law[:-1]
+        law[0] *= 1.0 - alpha
+        tails[number] = law.cumsum()
+    return tails
 
 
 def path_probability(limits: NDArray[np.int64], alpha: float) -> float:
