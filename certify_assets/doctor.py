@@ -349,8 +349,16 @@ def _names(runs: JudgedRuns, kind: str, name: str | None) -> list[str]:
     """Return the columns of a kind, or the one that is named."""
     if name is None:
         return [column for column, found in runs.kinds.items() if found == kind]
-    # a table may have a score under any name; reading refuses a name that it lacks
-    return [name] if isinstance(runs.source, Path) else [str(runs.named(kind, name))]
+    if not isinstance(runs.source, Path):
+        return [str(runs.named(kind, name))]
+    # a table may have a score or an outcome under any name
+    names = read_table(runs.source, {name}).names
+    if not matched(names, {name}):
+        raise InputError(
+            f"{runs.source} has no column {name!r}; its columns are {', '.join(names[:12])}. "
+            f"Name one of these with --{kind}."
+        )
+    return [name]
 
 
 def _tables(

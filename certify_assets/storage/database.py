@@ -12,7 +12,7 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -323,11 +323,16 @@ class Database:
         except sa.exc.DBAPIError as error:
             # without the address, which the lines after the first may have
             said = "".join(str(error.orig).strip().splitlines()[:1])
+            # not one of its subclasses: calling again does not help
+            if type(error.orig) is sqlite3.DatabaseError:
+                raise IntegrityError(
+                    f"The database of {self.folder.root} is damaged ({said}). Restore a backup."
+                ) from error
             # SQLite writes where it is read alone, too
             what = "you may write there" if self.is_sqlite else "the database runs"
             raise LostDatabaseError(
                 f"The database of {self.folder.root} cannot be used ({said}). Check that {what} "
-                "and the disk has space, then call again. Restore a backup if it is damaged."
+                "and the disk has space, then call again."
             ) from error
 
 
@@ -438,5 +443,8 @@ def _file_system(path: Path) -> str:
     """Return the type of the file system with the longest mount point above a path."""
     import psutil
 
-    kinds = {disk.mountpoint: str(disk.fstype) for disk in psutil.disk_partitions(all=True)}
+    kinds = dict[str, str]()
+    # a container may have no table of mounts
+    with suppress(OSError):
+        kinds = {disk.mountpoint: str(disk.fstype) for disk in psutil.disk_partitions(all=True)}
     return kinds.get(max(filter(path.is_relative_to, kinds), key=len, default=""), "")

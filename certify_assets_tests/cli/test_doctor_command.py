@@ -353,6 +353,8 @@ def test_what_cannot_be_settled_is_asked(call: Call, table: Make) -> None:
     asked = call(f"doctor {twice} --out sheet.csv")
     assert asked.code == 3 and "Name one with --truth NAME" in asked.out
     assert f"next: certify doctor {twice} --out sheet.csv --truth passed" in asked.out
+    wrong = call(f"doctor {twice} --truth nope")
+    assert wrong.code == 2 and "has no column 'nope'" in wrong.err
     bare = table("bare.csv", lambda frame: frame.drop(columns="score").assign(gold=1))
     nothing = call(f"doctor {bare}")
     assert nothing.code == 3 and "No score of a judge" in nothing.out

@@ -146,10 +146,10 @@ def test_only_the_first_split_of_the_same_runs_is_deployed_unasked(operated: Sto
     register_runs(operated, "again", Path(Corpus(operated, "c").config.paths[0]), seed=7)
     judge = _certified(operated, "again")
     audit_judge(judge)
-    before = sorted(operated.names("operations"))
+    before = sorted(operated.names("operations/again"))
     with pytest.raises(GateClosedError, match=r"under 2 splits, first as c\. .*--accept-resplit"):
         deploy(judged(operated, "again"), track=False)
-    assert sorted(operated.names("operations")) == before
+    assert sorted(operated.names("operations/again")) == before
     made = deploy(judged(operated, "again"), accepted=["resplit_accepted"], track=False)
     assert "resplit" in {item["code"] for item in made.findings}
     # what was accepted once is accepted when it is deployed again

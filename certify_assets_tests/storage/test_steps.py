@@ -14,13 +14,7 @@ import pytest
 import sqlalchemy as sa
 from pydantic import ValidationError
 
-from certify_assets.errors import (
-    CertifyError,
-    ChangedInputError,
-    InputError,
-    IntegrityError,
-    LostDatabaseError,
-)
+from certify_assets.errors import CertifyError, ChangedInputError, InputError, IntegrityError
 from certify_assets.storage import store as storage
 from certify_assets.storage.care import verify
 from certify_assets.storage.database import ANYWHERE, FILE, ROOT_FILE, VARIABLE, Database
@@ -470,7 +464,7 @@ def test_damaged_files_are_told_in_a_sentence(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / FILE).write_bytes(b"no database " * 1000)
-    with pytest.raises(LostDatabaseError, match=r"not a database.*Restore a backup"):
+    with pytest.raises(IntegrityError, match=r"not a database.*Restore a backup"):
         Store(str(other)).exists(A)
 
 
