@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.cli.output import NOTHING, printable, say
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import IntegrityError, StepFailedError
+from certify_assets.errors import InputError, IntegrityError, StepFailedError
 from certify_assets.files import write_atomic
 from certify_assets.storage.root import default_root
 from certify_assets.storage.store import Store
@@ -38,6 +38,12 @@ def dagster_environment(store: Store) -> dict[str, str]:
     """Return the environment of a Dagster process on a data root; make its home if needed."""
     home = os.environ.get("DAGSTER_HOME") or str(store.local_path("dagster"))
     path = Path(home).absolute()
+    if {"?", "%"} & set(str(path)):
+        # its addresses of SQLite files end at one and take the other for a code
+        raise InputError(
+            f"Dagster cannot keep its databases in {path}, whose path has '?' or '%'. Rename the "
+            "folder, or let DAGSTER_HOME name another."
+        )
     path.mkdir(parents=True, exist_ok=True)
     if not (path / "dagster.yaml").exists():
         template = importlib.resources.files("certify_assets") / "dagster.yaml"
