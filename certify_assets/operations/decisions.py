@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import IntegrityError
 from certify_assets.operations.batches import (
@@ -124,6 +126,7 @@ def provisional_rows(corpus: Corpus, batches: Iterable[str]) -> pd.DataFrame:
 @remembered
 def load_decisions(corpus: Corpus) -> pd.DataFrame:
     """Return the decisions of all batches, the oldest first."""
+    import pandas as pd
     import pyarrow as pa
 
     objects, names = corpus.store.objects, batch_names(corpus)
@@ -133,10 +136,14 @@ def load_decisions(corpus: Corpus) -> pd.DataFrame:
     # a year has many small tables, which are converted at once; a column of a refused batch may be
     # empty, and has no type then
     rows = pa.concat_tables(tables, promote_options="default").to_pandas()
-    for batch in rows.loc[rows["decision"] == PROVISIONAL, "batch"].unique():
-        mine = (rows["batch"] == batch).to_numpy()
-        rows[mine] = _standing(corpus, batch, rows[mine].copy())
-    return rows
+    waits, ends = (rows["decision"] == PROVISIONAL).to_numpy(), np.cumsum([*map(len, tables)])
+    parts = [
+        _standing(corpus, name, rows.iloc[start:end].copy())
+        if waits[start:end].any()
+        else rows.iloc[start:end]
+        for name, start, end in zip(names, [0, *ends], ends, strict=False)
+    ]
+    return pd.concat(parts, ignore_index=True)
 
 
 def no_decisions() -> pd.DataFrame:
