@@ -77,9 +77,10 @@ def export_queue(path: Path, corpus: Corpus, queue: Queue) -> None:
             f"{path} holds {count} outcomes, which the export would write over; import it first, "
             "or give another path."
         )
+    # a run that comes again with another text has its id, and another batch
     files = {
-        name: f"{path.stem}_runs/{sha256_bytes(name.encode())[:16]}.txt"
-        for name in queue.frame["trajectory_id"]
+        name: f"{path.stem}_runs/{sha256_bytes(f'{batch} {name}'.encode())[:16]}.txt"
+        for name, batch in queue.frame[["trajectory_id", "batch"]].to_numpy().tolist()
     }
     empty = dict.fromkeys(("outcome", "reviewer", "comment"), "")
     write_table_file(path, queue.frame.assign(run=list(files.values()), **empty))
