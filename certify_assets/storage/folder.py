@@ -96,7 +96,7 @@ class Folder:
                 self._system.makedirs(place.rpartition("/")[0], exist_ok=True)
                 self._system.put_file(stream.name, place)
             return
-        path = self.path(key)
+        path = self._inside(key)
         with naming(path), replacing(path) as stream:
             yield stream
         # the name must be on the disk before a row names it
@@ -117,7 +117,15 @@ class Folder:
     def delete(self, key: str) -> None:
         """Remove a file, if it is there."""
         with suppress(FileNotFoundError):
-            self._system.rm_file(self.locate(key))
+            self._system.rm_file(str(self._inside(key)) if self.is_local else self.locate(key))
+
+    def _inside(self, key: str) -> Path:
+        path = self.path(key)
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.root)):
+            raise InputError(
+                f"{path} leads out of {self.root} by a symbolic link; remove the link."
+            )
+        return path
 
     def names(self, key: str) -> list[str]:
         """Return the sorted names directly below a folder, hidden ones left out."""

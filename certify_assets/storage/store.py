@@ -323,7 +323,10 @@ class Store(Root):
         MissingObjectError
             If an object that the block stored was removed meanwhile.
         """
-        seen = self._seen
+        if self._moment is None:
+            # each write would commit by itself
+            raise ValueError("a step needs a store of one moment; take that of `now()`")
+        seen = self._moment
         if seen.step is not None:
             yield seen.step
             return

@@ -117,3 +117,17 @@ def test_a_root_of_a_scheme_that_cannot_be_opened_is_told(monkeypatch: pytest.Mo
         MissingToolError, match=r"sftp://x needs a package that is not installed \(Install paramiko"
     ):
         Store("sftp://x").folder.exists("inbox")
+
+
+def test_a_link_does_not_lead_a_page_out_of_the_root(tmp_path: Path) -> None:
+    store, outside = Store(str(tmp_path / "root")), tmp_path / "outside"
+    outside.mkdir()
+    store.folder.path("pages").mkdir(parents=True)
+    store.folder.path("pages/judges").symlink_to(outside)
+    with pytest.raises(InputError, match="by a symbolic link; remove the link"):
+        store.write_bytes("judges/lexical/c/page.html", b"<p>")
+    assert not list(outside.iterdir())
+    (outside / "page.html").touch()
+    with pytest.raises(InputError, match="by a symbolic link; remove the link"):
+        store.folder.delete("pages/judges/page.html")
+    assert (outside / "page.html").exists()
