@@ -278,8 +278,9 @@ def _read_arrow(path: Path, stream: IO[bytes], wanted: AbstractSet[str]) -> Tabl
             rows.validate(full=True)
             names = rows.column_names
             rows = rows.select([*_matched(path, names, wanted).values()])
-        # integers stay integers where some are missing
-        return _of_frame(path, names, wanted, rows.to_pandas(integer_object_nulls=True))
+        # integers stay integers where some are missing, and an index of pandas is a column
+        frame = rows.to_pandas(integer_object_nulls=True, ignore_metadata=True)
+        return _of_frame(path, names, wanted, frame)
     except (pa.ArrowException, OSError, OverflowError, TypeError, ValueError) as error:
         if isinstance(error, CertifyError):
             raise

@@ -59,6 +59,7 @@ WAYS = [
     Way("a.csv", text(scores("+{:.4f}"))),
     Way("a.csv", text(PLAIN, na_rep="N/A")),
     Way("a.txt", text(PLAIN, lineterminator="\n\n")),
+    Way("a.parquet", lambda path: PLAIN.set_index("trajectory_id").to_parquet(path)),
     Way("a.xlsx", book(About=pd.DataFrame({"about": ["judge of March"]}), Runs=PLAIN)),
     *(
         Way("a.csv", text(words(PLAIN, *pair).rename(columns={"outcome": name})), {"outcome": name})
