@@ -175,7 +175,9 @@ def _is_usable(url: str) -> bool:
     try:
         parts = urlsplit(url)
         known = parts.scheme in ("http", "https") and bool(parts.hostname)
-        return known and not (parts.query or parts.fragment or parts.username) and parts.port != 0
+        # a password may stand without a user
+        secret = "@" in parts.netloc
+        return known and not (parts.query or parts.fragment or secret) and parts.port != 0
     except ValueError:
         # a port that is no number
         return False

@@ -19,6 +19,7 @@ from certify_assets_tests.judges.endpoint.faulty_server import judge_of
         "http://h/v1#secret",
         "http://h:port/v1",
         "http://user:secret@h/v1",
+        "http://:secret@h/v1",
     ],
 )
 def test_an_address_that_cannot_be_used_is_refused_without_being_repeated(url: str) -> None:
