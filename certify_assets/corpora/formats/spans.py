@@ -203,7 +203,7 @@ def nanoseconds(value: Any) -> int:
         return int(str(value)[:24])
     try:
         return int(max(0, pd.Timestamp(value).value))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return 0
 
 
