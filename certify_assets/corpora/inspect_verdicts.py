@@ -139,13 +139,15 @@ def _summarise(log: Any, library: Any) -> None:
     from pydantic import TypeAdapter
 
     others = [one for one in log.eval.scorers or [] if one.name != SCORE]
-    figures = [one for one in (log.results.scores if log.results else []) if one.scorer != SCORE]
+    before = log.results
+    figures = [one for one in (before.scores if before else []) if one.scorer != SCORE]
     kind: Any = EvalSpec.model_fields["scorers"].annotation
     metrics = [{"name": f"certify/{name}"} for name in METRICS]
     log.eval.scorers = TypeAdapter(kind).validate_python([{"name": SCORE, "metrics": metrics}])
-    log.results = log.results or EvalResults()
+    log.results = before or EvalResults()
     library.recompute_metrics(log)
     log.eval.scorers = [*others, *log.eval.scorers]
-    # Inspect computes the metrics of all scores again
+    # Inspect computes the metrics of all scores again, and makes these the headline of the log
     own = [one for one in log.results.scores if one.name == SCORE]
+    log.results = before or log.results
     log.results.scores = [*figures, *own]
