@@ -63,14 +63,18 @@ class ImportSummary(ImportFacts):
 
 
 def source_sha256(paths: Sequence[str], format: str, options: Mapping[str, Any]) -> str:
-    """Hash all that an import depends on; empty where its source is not files of this machine."""
+    """Hash all that an import depends on; empty where its files are elsewhere or unreadable."""
     if not paths or any(map(is_url, paths)):
         return ""
-    files = {
-        str(path): sha256_file(path)
-        for place in map(Path, paths)
-        for path in ([place] if place.is_file() else _files_below(place))
-    }
+    try:
+        files = {
+            str(path): sha256_file(path)
+            for place in map(Path, paths)
+            for path in ([place] if place.is_file() else _files_below(place))
+        }
+    except OSError:
+        # the import may not need what cannot be read
+        return ""
     about = [__version__, format, dict(options), files]
     return sha256_bytes(canonical_json(about))
 
