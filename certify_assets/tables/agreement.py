@@ -134,15 +134,18 @@ def measure_agreement(
     for one in said:
         of_run.setdefault(one.trajectory_id, []).append(one)
     pairs = [pair for run in of_run.values() for pair in combinations(sorted(run), 2)]
-    counts = _counts(pairs, tasks)
-    kappa = _kappa(counts, np.ones(len(counts)))
-    low, high = _interval(counts, draws)
+    places = _codes([tasks.get(first.trajectory_id, first.trajectory_id) for first, _ in pairs])
+    who = _codes([(first.reviewer, second.reviewer) for first, second in pairs])
+    given = [(1, a.outcome, b.outcome, a.outcome != b.outcome) for a, b in pairs]
+    counts = np.reshape(np.array(given, dtype=np.float64), (-1, 4))
+    kappa = _kappa(who, counts)
+    low, high = _interval(places, who, counts, draws)
     right: dict[str, list[bool]] = {one.reviewer: [] for one in said}
     for one, outcome in gold:
         right.setdefault(one.reviewer, []).append(one.outcome == outcome)
     return Agreement(
         runs=len({first.trajectory_id for first, _ in pairs}),
-        tasks=len(counts),
+        tasks=len(set(places.tolist())),
         pairs=len(pairs),
         differing=sum(first.outcome != second.outcome for first, second in pairs),
         kappa=None if math.isnan(kappa) else kappa,
@@ -152,40 +155,33 @@ def measure_agreement(
     )
 
 
-def _counts(pairs: Sequence[tuple[Said, Said]], tasks: Mapping[str, str]) -> Floats:
-    """Count pairs of labels by task and pair of reviewers, shape (tasks, pairs, 4).
-
-    They are all pairs, successes of the first, successes of the second, and differences.
-    """
-    rows = _codes([tasks.get(first.trajectory_id, first.trajectory_id) for first, _ in pairs])
-    who = _codes([(first.reviewer, second.reviewer) for first, second in pairs])
-    found = np.zeros((rows.max(initial=-1) + 1, who.max(initial=-1) + 1, 4))
-    given = [(1, a.outcome, b.outcome, a.outcome != b.outcome) for a, b in pairs]
-    np.add.at(found, (rows, who), np.reshape(given, (-1, 4)))
-    return found
-
-
 def _codes(names: Sequence[Hashable]) -> Integers:
     """Number names in the order in which they first come."""
     number: dict[Hashable, int] = {}
     return np.array([number.setdefault(name, len(number)) for name in names], dtype=np.int64)
 
 
-def _kappa(counts: Floats, weights: Floats | Integers) -> float:
-    """Return the pooled kappa where each task counts as often as its weight says; NaN for none."""
-    pairs, first, second, differing = np.tensordot(weights, counts, 1).T
+def _kappa(who: Integers, counts: Floats) -> float:
+    """Return the pooled kappa, NaN for none.
+
+    Counts are pairs, successes of the first, successes of the second, and differences.
+    """
+    pairs, first, second, differing = (np.bincount(who, column) for column in counts.T)
     there = pairs > 0
     expected = (first * (pairs - second) + (pairs - first) * second)[there] / pairs[there]
     return 1 - float(differing.sum() / total) if (total := expected.sum()) else math.nan
 
 
-def _interval(counts: Floats, draws: int) -> tuple[float | None, float | None]:
-    tasks = len(counts)
+def _interval(
+    places: Integers, who: Integers, counts: Floats, draws: int
+) -> tuple[float | None, float | None]:
+    tasks = int(places.max(initial=-1)) + 1
     # where nobody differs every draw has kappa 1, which is no interval
-    if tasks < _FEWEST_TASKS or not counts[..., -1].any():
+    if tasks < _FEWEST_TASKS or not counts[:, -1].any():
         return None, None
     rng, share = np.random.default_rng(_SEED), np.full(tasks, 1 / tasks)
-    kappas = [_kappa(counts, rng.multinomial(tasks, share)) for _ in range(draws)]
+    drawn = (rng.multinomial(tasks, share)[places, None] for _ in range(draws))
+    kappas = [_kappa(who, counts * weights) for weights in drawn]
     if np.isnan(kappas).mean() > _UNDEFINED:
         return None, None
     low, high = np.nanquantile(kappas, [_TAIL, 1 - _TAIL])
