@@ -7,6 +7,7 @@ import pytest
 
 from certify_assets.cli import main
 from certify_assets.corpora.formats import import_corpus
+from certify_assets.corpora.judged import read_judged
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import write_json
 from certify_assets_tests.corpora.formats.promptfoo import result
@@ -48,6 +49,17 @@ def test_assertions_of_one_name_that_differ_are_refused(tmp_path: Path) -> None:
     path = write_json(tmp_path / "results.json", {"results": {"results": [run]}, "evalId": "e"})
     with pytest.raises(InputError, match=r"several outcomes \(success, rubric, rubric\)"):
         import_corpus(path, name="c", options={"label": "rubric"})
+
+
+def test_several_rubrics_of_one_metric_are_one_score(tmp_path: Path) -> None:
+    runs = [result(f"t{number}", 0, passed=number > 1, judge=number / 4) for number in range(4)]
+    for run in runs:
+        found = run["gradingResult"]["componentResults"]
+        found.append({**found[1], "score": 1.0})
+    path = write_json(tmp_path / "results.json", {"results": {"results": runs}, "evalId": "e"})
+    judged = read_judged([path])
+    assert judged.source["judge"].tolist() == [0.5, 0.625, 0.75, 0.875]
+    assert judged.columns_of("judge") == {"score": "judge"}, "two rubrics are no second score"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a file that opens and cannot be read")

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from certify_assets.corpora.formats import ImportedCorpus, detect_format, import_corpus
+from certify_assets.corpora.judged import read_judged
 from certify_assets.doctor import diagnose
 from certify_assets_tests.corpora.builders import write_json, write_lines
 from certify_assets_tests.corpora.formats.langfuse import exported, trace
@@ -126,6 +127,17 @@ def test_of_two_scores_the_first_counts_and_of_several_labels_the_majority(tmp_p
     imported = read(path, label="good")
     assert imported.frame["outcome"].sum() == 30
     assert imported.dropped == {"contradictory_labels": 1}
+
+
+def test_scores_of_parts_are_one_score_of_the_trace(tmp_path: Path) -> None:
+    item = trace("t", "a")
+    parts = [one["id"] for one in item["observations"]][-2:]
+    item["scores"] = [
+        {"name": "good", "source": "EVAL", "dataType": "NUMERIC", "value": v, "observationId": part}
+        for v, part in zip((0.25, 0.75), parts, strict=True)
+    ]
+    judged = read_judged([write_json(tmp_path / "t.json", [item])])
+    assert judged.source["good"].tolist() == [0.5] and "good_again" not in judged.source
 
 
 def test_categories_numbers_and_columns_of_the_table_are_labels(tmp_path: Path) -> None:

@@ -58,6 +58,15 @@ class Judgement(NamedTuple):
     source: str = ""
 
 
+def joined_scores(said: Sequence[Judgement]) -> Iterator[Judgement]:
+    """Join scores that a model gave to parts of a run, or by several rubrics, to their mean."""
+    for name, source in dict.fromkeys((one.name, one.source) for one in said):
+        values = [one.value for one in said if (one.name, one.source) == (name, source)]
+        if source == "llm_judge" and all(type(value) in (int, float) for value in values):
+            values = [sum(values) / len(values)]
+        yield from (Judgement(name, value, source) for value in values)
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
     """One run as an adapter found it, before it has its place in a corpus.

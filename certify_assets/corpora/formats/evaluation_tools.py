@@ -17,6 +17,7 @@ from certify_assets.corpora.formats.base import (
     Origin,
     Reading,
     corpus_format,
+    joined_scores,
     words,
 )
 from certify_assets.corpora.formats.files import FileSet
@@ -90,7 +91,7 @@ def promptfoo(files: FileSet, reading: Reading) -> Drafts:
             trajectory_id=named(record.get("id")),
             repetition=str(origin.row),
             named_agent=agent,
-            judgements=judgements,
+            judgements=tuple(joined_scores(judgements)),
         )
 
     results = reading.records(files, lambda row: row.keys() >= _RESULT, under=["results.results"])

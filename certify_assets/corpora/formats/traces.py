@@ -23,6 +23,7 @@ from certify_assets.corpora.formats.base import (
     LeftOutError,
     Reading,
     corpus_format,
+    joined_scores,
 )
 from certify_assets.corpora.formats.files import FileSet
 from certify_assets.corpora.formats.messages import first_prompt, from_first, steps_of_messages
@@ -237,7 +238,9 @@ class _Labels:
     def judgements(self, trace: Trace) -> tuple[Judgement, ...]:
         """Return all that is said of a trace as a whole, or of its parts where nothing else is."""
         whole = _of_whole(trace, trace.assessments)
-        return tuple(Judgement(one.name, next(_given(one), None), one.source) for one in whole)
+        found = [Judgement(one.name, next(_given(one), None), one.source) for one in whole]
+        # scores of several parts are no second scores of the run
+        return tuple(joined_scores(found) if whole is trace.assessments else found)
 
     def _agreed(self, name: str, said: Sequence[Assessment]) -> Judgement:
         column = OutcomeColumn(name, self._settings)
