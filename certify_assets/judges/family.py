@@ -48,8 +48,11 @@ class JudgeFamily(Catalogued, ABC):
     # A family whose judges are made by the recipe of another, as `JudgeSpec.maker` says, trains and
     # describes them alone; all else is asked of the maker.
 
-    def load(self, judge: StoredJudge, *, expected_sha256: str, replay: bool) -> Judge:
+    def load(
+        self, judge: StoredJudge, *, expected_sha256: str, resume: bool, replay: bool
+    ) -> Judge:
         """Load the trained judge; refuse another than the expected one."""
+        # resume: take up the scores that a killed run left, where the family keeps them
         # replay: repeat kept answers instead of asking a server, where the family keeps them
         raise NotImplementedError
 
@@ -152,7 +155,9 @@ class FileFamily(JudgeFamily):
             again = model.refitted(features[fold.known], outcomes)
             yield cast("Judge", again), again.decided(features[fold.held])
 
-    def load(self, judge: StoredJudge, *, expected_sha256: str, replay: bool) -> Judge:
+    def load(
+        self, judge: StoredJudge, *, expected_sha256: str, resume: bool, replay: bool
+    ) -> Judge:
         """Load the trained judge."""
         return self.reload(judge, "adapter", expected_sha256=expected_sha256)
 

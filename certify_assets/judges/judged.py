@@ -80,19 +80,27 @@ class JudgedCorpus(StoredJudge):
             counted(record.training_rows)
         return self.stored_artifact
 
-    def load(self, *, expected_sha256: str = "", replay: bool = False) -> Judge:
+    def load(
+        self, *, expected_sha256: str = "", resume: bool = False, replay: bool = False
+    ) -> Judge:
         """Load the trained judge, by default the current one; see `JudgeFamily.load`."""
         expected = expected_sha256 or self.artifact.adapter_sha256
-        return self.maker.load(self, expected_sha256=expected, replay=replay)
+        return self.maker.load(self, expected_sha256=expected, resume=resume, replay=replay)
 
     def score(self, *, report: Report = silent) -> pd.DataFrame:
         """Score RL, CAL and TEST and store the table and the pool; TEST rows carry no outcome."""
         # certificates take both: neither is stored without the other
         with self.store.step():
-            with self._timed("score") as counted:
-                table = self._score(report)
-                counted(len(table))
+            table = self._scored(report)
             write_pool(self)
+        return table
+
+    def _scored(self, report: Report) -> pd.DataFrame:
+        # shares of scores that an earlier run left cost nothing now
+        with self._timed("score", "shards") as counted:
+            with self.store.workplace(self.key("shards")):
+                table = self._score(report)
+            counted(len(table))
         return table
 
     def _score(self, report: Report) -> pd.DataFrame:
@@ -100,7 +108,7 @@ class JudgedCorpus(StoredJudge):
 
         record, using, family = self.artifact, self.renderer, self.maker
         certifying = self._splits_to_certify()
-        model = self.load(expected_sha256=record.adapter_sha256)
+        model = self.load(expected_sha256=record.adapter_sha256, resume=True)
         parts = []
         for split in _SCORED_SPLITS:
             frame = self.corpus.split(split)
@@ -195,11 +203,11 @@ class JudgedCorpus(StoredJudge):
         return found if current and found.scores_sha256 == current.scores_sha256 else None
 
     @contextmanager
-    def _timed(self, stage: str, work: str = "") -> Iterator[Callable[[int], None]]:
+    def _timed(self, stage: str, work: str) -> Iterator[Callable[[int], None]]:
         """Measure a stage, which says how many rows it took; one that fails stores no figures."""
         # work: folder of what a killed run leaves
         rows: list[int] = []
-        continued = bool(work) and self.store.keeps_work(self.key(work))
+        continued = self.store.keeps_work(self.key(work))
         cpu = time.process_time()
         yield rows.append
         figures: StageFigures = {

@@ -330,7 +330,8 @@ def _judge(
 def _cost(judge: JudgedCorpus) -> JsonObject:
     """Return figures of training and scoring, and what a server's answers cost."""
     score, bill = judge.timings.get("score"), judge.bill
-    whole = score if score and score["rows"] else None
+    # a run that resumed another one has paid for a part of its rows only
+    whole = score if score and score["rows"] and not score["continued"] else None
     paid: Mapping[str, Any] = bill or {}
     tokens = paid.get("prompt_tokens", 0) + paid.get("completion_tokens", 0)
     return {

@@ -136,7 +136,7 @@ def _fine_tuned(
     recipe = known.recipe.pooled if transfer else known.recipe
 
     def fit(rows: pd.DataFrame) -> Judge:
-        base = CausalJudge(model, *load_base(model, None, known.reading))
+        base = CausalJudge(model, *load_base(model, None, known.reading), shards=place / "shards")
         run = sha256_bytes(canonical_json([identity(rows), recipe.to_dict()]))
         return base.fine_tuned(rows, place / run[:12], recipe=recipe, seed=42, report=report)[0]
 

@@ -60,16 +60,20 @@ class CausalFamily(JudgeFamily):
 
     position = 10
 
-    def load(self, judge: StoredJudge, *, expected_sha256: str, replay: bool) -> CausalJudge:
+    def load(
+        self, judge: StoredJudge, *, expected_sha256: str, resume: bool, replay: bool
+    ) -> CausalJudge:
         """Load the base model with the stored adapter."""
         from certify_assets.judges.lm.judge import CausalJudge, load_base
 
         spec, store = judge.spec, judge.store
         with store.as_folder(judge.key("adapter")) as folder:
             base, encoder = load_base(spec.model, spec.revision, judge.reading)
-            return CausalJudge.load(
+            loaded = CausalJudge.load(
                 folder, base=base, encoder=encoder, name=judge.name, expected_sha256=expected_sha256
             )
+        shards = store.scratch(judge.key("shards")) if resume else None
+        return replace(loaded, shards=shards)
 
     def prepared(self, judge: StoredJudge, model: Judge, *, progress: Progress) -> Judge:
         """Report progress."""

@@ -61,7 +61,9 @@ class EndpointFamily(JudgeFamily):
             provenance=asdict(provenance),
         )
 
-    def load(self, judge: StoredJudge, *, expected_sha256: str, replay: bool) -> EndpointJudge:
+    def load(
+        self, judge: StoredJudge, *, expected_sha256: str, resume: bool, replay: bool
+    ) -> EndpointJudge:
         """Return the judge as it was registered, if the server is still the same."""
         from certify_assets.judges.endpoint.judge import registered_judge
 

@@ -201,7 +201,8 @@ class GrpoFamily(CausalFamily):
                 for step in spec.config.evaluate_at:
                     adapters[f"{arm.name}_{step}"] = place / arm.name / f"step_{step}"
             tables = {
-                name: _calibration_scores(judge, name, at, report) for name, at in adapters.items()
+                name: _calibration_scores(judge, name, at, folder / "shards", report)
+                for name, at in adapters.items()
             }
             rows = certify_candidates(tables, judge.corpus.config)
             chosen = max(rows, key=lambda row: (row["coverage"], row["name"] == START))["name"]
@@ -300,11 +301,12 @@ def _reinforce(
 
 
 def _calibration_scores(
-    judge: StoredJudge, name: str, adapter: Path, report: Report
+    judge: StoredJudge, name: str, adapter: Path, shards: Path, report: Report
 ) -> pd.DataFrame:
     """Score the labelled runs of CAL with a candidate."""
     model = replace(
         base_judge(judge).with_adapter(adapter),
+        shards=shards,
         progress=reported(report, f"scoring cal with {name}"),
     )
     return score_table(model, judge.labelled_runs(["cal"]), judge.spec.reading.renderer)

@@ -37,6 +37,8 @@ class CausalJudge:
     encoder: PromptEncoder
     adapter: Path | None = None
     lora_sha256: str = ""
+    # where finished shares of a scoring are kept, so that a killed one resumes
+    shards: Path | None = None
     progress: Callable[[int, int], None] | None = field(default=None, repr=False)
 
     @property
@@ -67,8 +69,13 @@ class CausalJudge:
 
     def score(self, texts: Sequence[str]) -> Scores:
         """Judge rendered trajectories."""
-        prompts = self.encoder.encode_texts(texts)
-        return score_prompts(self.language, prompts, progress=self.progress)
+        return score_prompts(
+            self.language,
+            self.encoder.encode_texts(texts),
+            identity=self.provenance().sha256,
+            shards=self.shards,
+            progress=self.progress,
+        )
 
     def save(self, folder: Path) -> None:
         """Write the adapter, where there is one, and what it belongs to; not the base model."""

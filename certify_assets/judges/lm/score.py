@@ -7,12 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.errors import InputError
+from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import Scores
 from certify_assets.judges.lm.adapters import inner_model
 from certify_assets.judges.lm.language_model import Encoded, Hardware, LanguageModel
@@ -41,6 +43,7 @@ class ScoringConfig:
     # batches at once on a CPU, each on one thread; 0 = one for each core of this process. The
     # numbers do not depend on it
     workers: int = 0
+    shard_rows: int = 64  # least prompts in a share of the work that is kept
 
     @classmethod
     def suited(cls, judge: LanguageModel) -> ScoringConfig:
@@ -69,20 +72,69 @@ def score_prompts(
     prompts: Batch,
     *,
     config: ScoringConfig | None = None,
+    identity: str = "",
+    shards: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Scores:
-    """Score prompts; NaN where a logit is not finite."""
+    """Score prompts; NaN where a logit is not finite.
+
+    Shares of the work that an earlier run of the same `identity` kept in the folder `shards` are
+    taken up.
+    """
     config = config or ScoringConfig.suited(judge)
-    values, done = np.full((len(prompts), 2), np.nan), 0
-    batches = config.batches(prompts)
+    values = np.full((len(prompts), 2), np.nan)
+    done = 0
+
+    def report(further: int) -> None:
+        if progress is not None:
+            progress(done + further, len(prompts))
+
     with _mapped(judge, config) as mapped:
-        found = mapped([[prompts[row] for row in batch] for batch in batches])
-        for rows, part in zip(batches, found, strict=True):
-            values[rows] = part
+        for group in _groups(config.batches(prompts), config.shard_rows):
+            rows = [row for batch in group for row in batch]
+            batches = [[prompts[row] for row in batch] for batch in group]
+            shard = None if shards is None else shards / f"{_key(identity, batches)}.json"
+            found = _kept(shard)
+            if found is None:
+                parts: list[NDArray[np.float64]] = []
+                for part in mapped(batches):
+                    parts.append(part)
+                    report(sum(map(len, parts)))
+                found = np.concatenate(parts)
+                _keep(shard, found)
+            values[rows] = found
             done += len(rows)
-            if progress is not None:
-                progress(done, len(prompts))
+            report(0)
     return Scores(values[:, 0].copy(), values[:, 1].copy())
+
+
+def _groups(batches: list[list[int]], least: int) -> Iterator[list[list[int]]]:
+    """Join batches to shares of the work that are kept together."""
+    group: list[list[int]] = []
+    for batch in batches:
+        group.append(batch)
+        if sum(map(len, group)) >= least or batch is batches[-1]:
+            yield group
+            group = []
+
+
+def _key(identity: str, batches: Sequence[Batch]) -> str:
+    """Name a share by everything its numbers depend on."""
+    ids = [[list(prompt.ids) for prompt in batch] for batch in batches]
+    return sha256_bytes(canonical_json([identity, ids]))
+
+
+def _keep(shard: Path | None, values: NDArray[np.float64]) -> None:
+    if shard is not None:
+        rows = [[value if np.isfinite(value) else None for value in row] for row in values.tolist()]
+        write_atomic(shard, canonical_json(rows))
+
+
+def _kept(shard: Path | None) -> NDArray[np.float64] | None:
+    """Return the numbers of a share; None where it is absent."""
+    if shard is None or not shard.is_file():
+        return None
+    return np.array(read_json(shard), dtype=np.float64)
 
 
 @contextmanager

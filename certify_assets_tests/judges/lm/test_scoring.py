@@ -1,8 +1,9 @@
 """Scores of a language model.
 
-The same numbers in any batch, on any thread and with little memory.
+The same numbers in any batch, on any thread, after a crash and with little memory.
 """
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,19 @@ def qwen3() -> LanguageModel:
 @pytest.fixture(scope="module")
 def hybrid() -> LanguageModel:
     return models.judge(models.tiny_qwen3_5())
+
+
+def _rows_read(judge: LanguageModel, prompts: list[Encoded], **keywords: Any) -> int:
+    """Score prompts, and count those that the model read."""
+    seen: list[int] = []
+
+    def count(_module: object, _args: object, given: dict[str, Any]) -> None:
+        seen.append(len(given["input_ids"]))
+
+    handle = judge.model.model.register_forward_pre_hook(count, with_kwargs=True)
+    score_prompts(judge, prompts, **keywords)
+    handle.remove()
+    return sum(seen)
 
 
 def _by_hand(judge: LanguageModel, prompt: Encoded) -> list[float]:
@@ -59,7 +73,9 @@ def test_threads_workers_and_order_change_no_bit(
     prompts = models.prompts(17)
     first = score_prompts(qwen3, prompts, config=config)
     torch.set_num_threads(2)
-    many = ScoringConfig(token_budget=config.token_budget, rows=config.rows, workers=3)
+    many = ScoringConfig(
+        token_budget=config.token_budget, rows=config.rows, workers=3, shard_rows=4
+    )
     again = score_prompts(qwen3, prompts[::-1], config=many)
     assert np.array_equal(first.score, again.score[::-1])
     assert torch.get_num_threads() == 2
@@ -83,16 +99,54 @@ def test_scores_are_equation_2(
         assert scores.score.dtype == np.float64 and len(set(scores.score.tolist())) == 7
 
 
-def test_progress_counts_prompts(qwen3: LanguageModel) -> None:
+class _Stop(Exception):
+    pass
+
+
+def test_a_killed_run_keeps_its_finished_shards(qwen3: LanguageModel, tmp_path: Path) -> None:
+    prompts, config = models.prompts(20), ScoringConfig(token_budget=120, shard_rows=5)
+    whole = score_prompts(qwen3, prompts, config=config)
+    passes = 0
+
+    def stop(*_: object) -> None:
+        nonlocal passes
+        passes += 1
+        if passes == 5:
+            raise _Stop
+
+    handle = qwen3.model.model.register_forward_pre_hook(stop)
+    with pytest.raises(_Stop):
+        score_prompts(
+            qwen3,
+            prompts,
+            config=ScoringConfig(token_budget=120, shard_rows=5, workers=1),
+            shards=tmp_path,
+        )
+    handle.remove()
+    assert list(tmp_path.iterdir())
     seen: list[tuple[int, int]] = []
-    config = ScoringConfig(token_budget=120)
-    score_prompts(
+    resumed = score_prompts(
         qwen3,
-        models.prompts(20),
+        prompts,
         config=config,
+        shards=tmp_path,
         progress=lambda done, total: seen.append((done, total)),
     )
-    assert len(seen) > 1 and seen == sorted(seen) and seen[-1] == (20, 20)
+    assert np.array_equal(resumed.score, whole.score)
+    assert (
+        seen[0][0] >= 5
+        and seen[-1] == (20, 20)
+        and [done for done, _ in seen] == sorted(done for done, _ in seen)
+    )
+    assert _rows_read(qwen3, prompts, config=config, shards=tmp_path) == 0
+
+
+def test_shards_serve_no_other_judge_or_prompts(qwen3: LanguageModel, tmp_path: Path) -> None:
+    prompts = models.prompts(6)
+    score_prompts(qwen3, prompts, shards=tmp_path)
+    assert _rows_read(qwen3, prompts, shards=tmp_path) == 0
+    assert _rows_read(qwen3, prompts, shards=tmp_path, identity="another") == 6
+    assert _rows_read(qwen3, prompts[:5], shards=tmp_path) == 5
 
 
 def _little_memory(judge: LanguageModel, tokens: int) -> Any:
