@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from certify_assets.corpora.formats.base import Draft, Origin, Reading
 from certify_assets.corpora.formats.messages import Message, messages_of
 from certify_assets.corpora.formats.outcomes import Outcomes
-from certify_assets.corpora.formats.spans import Assessment, Span, tool_messages
+from certify_assets.corpora.formats.spans import Assessment, Span, nanoseconds, tool_messages
 from certify_assets.corpora.formats.traces import drafts_of_traces
 from certify_assets.corpora.trajectory import Step
 from certify_assets.errors import InputError
@@ -252,3 +252,8 @@ def test_labels_of_the_whole_go_before_those_of_a_part() -> None:
     assert run.outcome == 1
     ((run,), _) = drafts(a_run(), said(False, span_id="3"))
     assert run.outcome == 0
+
+
+def test_a_time_of_today_is_none() -> None:
+    assert nanoseconds("now") == nanoseconds("12:00") == nanoseconds("9999-12-31") == 0
+    assert nanoseconds("1970-01-01T00:00:01") == nanoseconds("1000000000") == 10**9

@@ -10,9 +10,11 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from certify_assets.corpora.formats import import_corpus
+from certify_assets.corpora.formats import import_corpus, records
+from certify_assets.errors import InputError
 from certify_assets_tests.paths import REPOSITORY
 
 ZEROS = b"\0" * (1 << 20)
@@ -124,3 +126,14 @@ def test_json_that_nests_without_end_costs_its_record(tmp_path: Path) -> None:
     )
     read = import_corpus(tmp_path / "runs.jsonl", format="table", name="c")
     assert len(read.frame) == 1 and read.dropped["unreadable_record"] == 2
+
+
+def test_a_row_group_beyond_the_limit_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "FILE_BYTES", 100)
+    path = tmp_path / "runs.parquet"
+    frame = pd.DataFrame({"task_id": ["a", "b"], "text": ["x", "y"], "outcome": [1, 0]})
+    frame.to_parquet(path)
+    with pytest.raises(InputError, match=r"a row group of runs\.parquet is too large"):
+        import_corpus([path], name="c", format="table")

@@ -257,6 +257,9 @@ def _parquet_rows(file: SourceFile, columns: Collection[str]) -> Iterator[Row]:
     with _parquet(file) as table:
         # one iterator over all groups would hold on to the bytes of every group it has read
         for group in range(table.num_row_groups):
+            size = int(table.metadata.row_group(group).total_byte_size)
+            if size > FILE_BYTES:
+                raise too_large(f"a row group of {file.name}", FILE_BYTES)
             for batch in table.iter_batches(_BATCH_ROWS, [group], sorted(columns)):
                 for values in batch.to_pylist():
                     number += 1

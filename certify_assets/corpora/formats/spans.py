@@ -201,6 +201,9 @@ def nanoseconds(value: Any) -> int:
 
     if str(value).isdecimal():
         return int(str(value)[:24])
+    # "now" and "12:00" are of today
+    if isinstance(value, str) and not value[:4].isdecimal():
+        return 0
     try:
         return int(max(0, pd.Timestamp(value).value))
     except (TypeError, ValueError, OverflowError):
