@@ -85,7 +85,7 @@ def test_the_asset_page_has_the_verdict_with_its_curve(site: Site, page: Page) -
     page.get_by_text("coverage_reject_at_0.2").first.wait_for()
     cell = page.locator("tr", has_text="verdict").first
     # the row is there before what it says
-    sentence = re.compile(r"reject\s+[\d.]+\s*%")
+    sentence = re.compile(r"auto-fail\s+[\d.]+\s*%")
     expect(cell).to_contain_text(sentence, use_inner_text=True, timeout=_WAIT)
     assert "decided" in cell.inner_text()
     picture = cell.locator("img").first
