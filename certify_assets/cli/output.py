@@ -288,7 +288,12 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     wide = Measurement.get(shown, options, table).minimum > shown.width
     if wide and rows and len(columns) > len(FIGURES):
         head, *turned = zip(columns, *rows, strict=True)
-        table = _drawn(title, head, turned)
+        # many rows are wider still when turned
+        table = min(
+            table,
+            _drawn(title, head, turned),
+            key=lambda one: Measurement.get(shown, options, one).minimum,
+        )
     shown.print(table)
 
 

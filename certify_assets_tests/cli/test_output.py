@@ -63,6 +63,15 @@ def test_a_table_too_wide_for_the_terminal_is_turned(
     assert re.search("certified at_8 +│ 9 +│ i", out)
 
 
+def test_a_table_of_many_rows_is_not_turned(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = [[f"corpus/{number}/{'x' * 80}", "Batch draws", "random check"] for number in range(20)]
+    show_table("Runs", ["run", "for", "why here"], rows)
+    assert re.search("run +┃ for +┃ why here", capsys.readouterr().out)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "environment",
