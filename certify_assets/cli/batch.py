@@ -56,6 +56,7 @@ from certify_assets.files import read_json, sha256_file, write_json_atomic
 from certify_assets.tables.drawn import (
     draw_rows,
     draw_sheet,
+    keep_labels,
     labels_of,
     read_draw,
     require_drawn,
@@ -197,6 +198,7 @@ def draw(
     and hash: another draw of the same batch is refused, because draws that are repeated until one
     suits prove nothing.
     """
+    keep_labels(out)
     found, _ = _drawn(certificate, scores, seed, reading, split)
     rows = draw_rows(found)[:count]
     require_first_draw(scores, found)

@@ -70,6 +70,7 @@ from certify_assets.documents import JsonObject
 from certify_assets.errors import ForgedCertificateError, InputError, StaleCertificateError
 from certify_assets.tables.cells import ScoreScaleError
 from certify_assets.tables.decisions import Decisions, decide_table
+from certify_assets.tables.drawn import keep_labels
 from certify_assets.tables.score_table import ScoreTable
 from certify_assets.tables.settings import ReadingOptions
 from certify_assets.tables.writing import harmless
@@ -323,6 +324,7 @@ def decide(
     Files are CSV, Parquet or JSON Lines. A CSV is refused where a name begins like a formula, which
     a spreadsheet would run.
     """
+    keep_labels(queue)
     certificates, reading = issued_and_reading(certificate, choice, reading)
     table = read_scores(scores, reading, outcomes=False).choose_split(split, required=True)
     result = decide_table(certificates, table)

@@ -28,6 +28,7 @@ from certify_assets.tables.reading import matched, read_table
 from certify_assets.tables.run_labels import RunLabels, require_ids
 from certify_assets.tables.score_table import ScoreTable, read_labels
 from certify_assets.tables.settings import COLUMNS, DRAWN_BY, ReadingOptions
+from certify_assets.words import number_of
 
 #: column that a draw adds to those of its table, next to `DRAWN_BY`
 BATCH: Final = "batch"
@@ -47,6 +48,16 @@ def filled(source: Any, column: str) -> int:
     table = read_table(source, {column})
     cells = table.values(column) if column in table.columns else []
     return sum(cell is not None and cell == cell and str(cell).strip() != "" for cell in cells)
+
+
+def keep_labels(out: Path | None) -> None:
+    """Refuse to write over a table that people have labelled."""
+    try:
+        count = filled(out, "outcome") if out is not None and out.is_file() else 0
+    except InputError:
+        return  # no table of ours
+    if count:
+        raise InputError(f"{out} holds {number_of(count, 'label')}. Name another file.")
 
 
 def draw_of(table: ScoreTable, **asked: Any) -> Draw:

@@ -65,6 +65,9 @@ def test_another_seed_for_the_same_batch_is_refused(call: Call, tables: Path) ->
     drawing = "batch draw cert.json batch.csv --out"
     assert call(f"{drawing} draw.csv --seed 11").code == 0
     before = draw.read_bytes()
+    pd.read_csv(draw).assign(outcome=1).to_csv("labelled.csv", index=False)
+    kept = call(f"{drawing} labelled.csv --seed 11")
+    assert kept.code == 2 and "labelled.csv holds" in kept.err
     again = call(f"{drawing} draw.csv --seed 12")
     assert again.code == 2 and "was drawn with seed 11 at" in again.err
     assert call(f"{drawing} other.csv --seed 11").code == 0
