@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.documents import Count, Document, JsonObject
-from certify_assets.errors import IntegrityError, StaleCertificateError, quoted
+from certify_assets.errors import InputError, IntegrityError, StaleCertificateError, quoted
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.reading import USUAL, JudgeInput
 from certify_assets.judges.record import JudgeRecord, labelled
@@ -157,6 +157,10 @@ class StoredJudge:
         spec = self.spec
         if not self.is_trained:
             spec.require_present(self.corpus)
+            raise InputError(
+                f"{self} is not trained on {self.corpus}; run `certify judge train {self.corpus} "
+                f"--judge {self}` first."
+            )
         record = self.stored_artifact
         for name, trained, now in (
             ("manifest", record.manifest_sha256, self.corpus.manifest.sha256),
