@@ -107,6 +107,8 @@ def _there(found: DoctorReport, labels: Path | None) -> Iterator[str]:
     truths = _listed(counts["truths"]) if labels is None else labels.name
     labelled = f"labelled: {counts['labelled']:,} of {runs}"
     yield f"judges: {_listed(counts['judges'])} · truths: {truths} · {labelled}"
+    if labels is None and not counts["truths"]:
+        yield "Where a column holds outcomes, name it with --truth NAME."
     yield from found.notes[:_MOST_NOTES]
 
 
