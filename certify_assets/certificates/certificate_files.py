@@ -51,7 +51,7 @@ class CertificateFile(NamedTuple):
 
 def read_certificate_file(path: Path) -> CertificateFile:
     """Read one certificate, or a document of several."""
-    document = read_json(path)
+    document = read_json(path, remedy="give the certificate here; scores come after it")
     several = isinstance(document, dict) and "certificates" in document
     inner = document["certificates"] if several else [document]
     # what has no key of a certificate is another file, and no altered certificate
