@@ -147,7 +147,7 @@ def _lines(result: Monitoring, decision: str, promised: str) -> Iterator[str]:
     state = getattr(result, result.detector)
     yield (
         f"  Evidence of a larger error ({result.detector}): {state.value:.4g} now, "
-        f"{state.largest:.4g} at most, alarm from {state.threshold:g}."
+        f"{state.largest:.4g} at its highest, alarm from {state.threshold:g}."
     )
     for finding in result.findings:
         yield f"  {finding['code']}: {finding['message']}"
