@@ -16,7 +16,7 @@ from certify_assets.certificates import (
     observe,
     verify,
 )
-from certify_assets.certificates.taskboot import draws_needed
+from certify_assets.certificates.taskboot import draws_needed, taskboot
 from certify_assets.errors import InputError
 from certify_assets.research.populations import Sample
 from certify_assets_tests.builders import CERTIFICATE_KEYS
@@ -253,6 +253,15 @@ def test_candidates_divide_the_level_and_the_guard() -> None:
     assert many.level == pytest.approx(one.level / 50) and many.coverage <= one.coverage
     assert many.selection and "50 candidates" in many.selection and one.selection is None
     assert certify(*data, candidates=2, selection="larger coverage").selection == "larger coverage"
+
+
+@pytest.mark.parametrize("side", ["reject", "release"])
+@pytest.mark.parametrize("seed", range(3))
+def test_algorithm_1_is_what_is_certified(seed: int, side: str) -> None:
+    table = sample(seed)
+    found = certify(*table, procedure="taskboot", engine="montecarlo", side=side)
+    assert taskboot(observe(*table), side=side) == found.threshold
+    assert found.certified or side == "release"
 
 
 def test_few_draws_never_certify() -> None:

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from certify_assets.certificates import compiled, kernels
-from certify_assets.certificates.taskboot import drawn_sums_in_numpy, resample_sums
 from certify_assets_tests.certificates import reference
 
 
@@ -25,7 +24,7 @@ def test_lattice_histogram(size: int, tasks: int) -> None:
 
 def same(values: np.ndarray, draws: int, seed: int) -> bool:
     return np.array_equal(
-        resample_sums(values, draws, seed),
+        kernels.resample_sums(values, draws, seed),
         reference.task_sums(values, draws, np.uint64(seed), 0),
     )
 
@@ -37,4 +36,4 @@ def test_sums_equal_those_of_the_twin(tasks: int, columns: int, bits: int, seed:
     assert same(values, 7, seed)
     key = np.uint64(seed)
     found = compiled.drawn_sums(values, 7, key)
-    assert found.tobytes() == drawn_sums_in_numpy(values, 7, key).tobytes()
+    assert found.tobytes() == kernels.drawn_sums_in_numpy(values, 7, key).tobytes()
