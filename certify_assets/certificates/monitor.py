@@ -14,8 +14,7 @@ is a test martingale where the error is c and a supermartingale below, and
 is the same from above. Mixed over fixed u they stay so, and by Ville's inequality one exceeds 1/δ
 at any time with probability at most δ. The alarm is W↑(α), restarted at every task under weights
 that sum to one, so that a long good past does not hide a change. Certification is W↓(α). The
-interval is every c that neither W↑(c) nor W↓(c) excludes at 2/δ. The Shiryaev–Roberts detector
-starts W↑(α) at every task with weight one.
+interval is every c that neither W↑(c) nor W↓(c) excludes at 2/δ.
 
 References
 ----------
@@ -40,13 +39,9 @@ from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import covers
 from certify_assets.certificates.inputs import KnownTasks, known_tasks, observe, task_codes
 from certify_assets.certificates.verification import settings_of
-from certify_assets.errors import InputError, quoted
+from certify_assets.errors import InputError
 from certify_assets.files import significant
 
-DETECTORS = ("e_process", "shiryaev_roberts")
-#: smallest mean number of tasks to a false alarm of the Shiryaev–Roberts detector; within T tasks
-#: one has probability at most T/10,000, by optional stopping
-RUN_LENGTH = 10_000
 SENTENCES = {
     "known_tasks": "{known.sentence}",
     "estimand_differs": "The certificate speaks of the {estimand}-weighted error, the monitor of "
@@ -105,25 +100,16 @@ def alarm_process(stream: TaskStream, alpha: float) -> Floats:
     # is not yet bet is kept.
     places = np.arange(1, stream.covered.size + 1, dtype=np.float64)
     starts = np.log(0.5 / np.maximum(places * (places - 1), 1.0))
-    return np.logaddexp(_started(stream, alpha, starts), np.log(0.5 / places))
-
-
-def shiryaev_roberts(stream: TaskStream, alpha: float) -> Floats:
-    """Logarithm of the e-detector of a change to an error above α, after each task."""
-    return _started(stream, alpha, np.zeros(stream.covered.size))
+    growth = np.log1p(np.outer(_UPWARD / alpha, stream.excess(alpha)))
+    capital = np.cumsum(growth, axis=1)
+    started = _mixed(capital + np.logaddexp.accumulate(starts - (capital - growth), axis=1))
+    return np.logaddexp(started, np.log(0.5 / places))
 
 
 def certification_process(stream: TaskStream, alpha: float) -> Floats:
     """Logarithm of the e-process against "the error is at least α", after each task."""
     growth = np.log1p(np.outer(-_DOWNWARD / (1 - alpha), stream.excess(alpha)))
     return _mixed(np.cumsum(growth, axis=1))
-
-
-def _started(stream: TaskStream, alpha: float, log_starts: Floats) -> Floats:
-    """Logarithm of Σ_j w_j·W↑(tasks j to t), mixed over the bets."""
-    growth = np.log1p(np.outer(_UPWARD / alpha, stream.excess(alpha)))
-    capital = np.cumsum(growth, axis=1)
-    return _mixed(capital + np.logaddexp.accumulate(log_starts - (capital - growth), axis=1))
 
 
 def _mixed(log_capital: Floats) -> Floats:
@@ -156,7 +142,7 @@ def error_interval(stream: TaskStream, delta: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class DetectorState:
-    """A detector at the last task; ``largest`` is over all tasks so far."""
+    """The e-process at the last task; ``largest`` is over all tasks so far."""
 
     value: float
     largest: float
@@ -180,7 +166,7 @@ class Monitoring:
     Attributes
     ----------
     alarm : bool
-        Whether the chosen detector has ever raised one.
+        Whether the e-process has ever reached 1/δ.
     e_value : float
         The e-process against "the error is at most α" at the last task; at most exp(700) is shown.
     tasks : int
@@ -189,20 +175,19 @@ class Monitoring:
         Tasks of the table that the certificate was issued on, which are left out.
     interval : tuple of float
         Confidence sequence for the error at the last task; contains the realised error.
-    detector : {"e_process", "shiryaev_roberts"}
-        The one of `alarm` and `first_alarm_task`.
+    detector : {"e_process"}
     alpha, delta : float
         Those of the certificate. Alarm, interval and anytime certification hold at 1 − δ each, not
         jointly.
     certificate_sha256 : str
     first_alarm_task : str or None
-        Label of the task at which the chosen detector rose.
+        Label of the task at which it did.
     first_alarm_at, certified_at : int or None
         Number of tasks after which it did, and after which an error of at most α was certified by
         these tasks alone.
     covered_tasks, covered_trajectories, errors, trajectories, unscored : int
     realized_error : float or None
-    e_process, shiryaev_roberts : DetectorState
+    e_process : DetectorState
     findings : tuple of dict
         Each {"code", "message"}.
     """
@@ -226,7 +211,6 @@ class Monitoring:
     unscored: int
     realized_error: float | None
     e_process: DetectorState
-    shiryaev_roberts: DetectorState
     findings: tuple[dict[str, str], ...]
 
     def to_dict(self) -> dict[str, object]:
@@ -239,8 +223,6 @@ def monitor_certificate(
     scores: ArrayLike,
     outcomes: ArrayLike,
     tasks: Names,
-    *,
-    detector: str = "e_process",
 ) -> Monitoring:
     """Follow a certified threshold over tasks that reviewers labelled after it was issued.
 
@@ -253,10 +235,6 @@ def monitor_certificate(
         The labelled rows in the order in which they came; tasks are taken in the order of their
         first rows, each with all its rows. They must be drawn as the certificate's were, all
         attempts of a task labelled: never the rows that were left to review.
-    detector : {"e_process", "shiryaev_roberts"}
-        Which one is the alarm. The e-process rises falsely with probability at most δ over all
-        time; Shiryaev–Roberts after at least `RUN_LENGTH` tasks on average, and sooner after a
-        change.
 
     Returns
     -------
@@ -269,19 +247,14 @@ def monitor_certificate(
 
     Notes
     -----
-    The error followed is E[k_g/m_g]/E[n_g/m_g]: every task weighs by the share of its attempts
-    that is covered.
+    The alarm is false with probability at most δ over all time. The error followed is
+    E[k_g/m_g]/E[n_g/m_g]: every task weighs by the share of its attempts that is covered.
     """
-    if detector not in DETECTORS:
-        raise InputError(f"detector is {quoted(detector)}; give one of {', '.join(DETECTORS)}.")
     limit = float(settings_of(certificate).error_limit)
     new = new_tasks(certificate, scores, outcomes, tasks)
     stream, alpha, delta = new.stream, certificate.alpha, certificate.delta
-    detectors = {
-        "e_process": DetectorState.of(alarm_process(stream, limit), 1 / delta),
-        "shiryaev_roberts": DetectorState.of(shiryaev_roberts(stream, limit), float(RUN_LENGTH)),
-    }
-    realized, first = stream.realized_error, detectors[detector].first_alarm_at
+    state = DetectorState.of(alarm_process(stream, limit), 1 / delta)
+    realized, first = stream.realized_error, state.first_alarm_at
     figures = {
         "known": new.known,
         "estimand": certificate.estimand,
@@ -291,12 +264,12 @@ def monitor_certificate(
         "tasks": len(stream.labels),
     }
     return Monitoring(
-        alarm=first is not None,
-        e_value=detectors["e_process"].value,
+        alarm=state.alarm,
+        e_value=state.value,
         tasks=len(stream.labels),
         known_tasks=new.known.number,
         interval=error_interval(stream, delta),
-        detector=detector,
+        detector="e_process",
         alpha=alpha,
         delta=delta,
         certificate_sha256=certificate.sha256,
@@ -319,7 +292,7 @@ def monitor_certificate(
             )
             if holds
         ),
-        **detectors,
+        e_process=state,
     )
 
 

@@ -144,9 +144,9 @@ def _lines(result: Monitoring, decision: str, promised: str) -> Iterator[str]:
         f"  Wrong: {result.errors} of {number_of(result.covered_trajectories, 'decided run')}; the "
         f"error is from {low} to {high}. Promised: {promised}."
     )
-    state = getattr(result, result.detector)
+    state = result.e_process
     yield (
-        f"  Evidence of a larger error ({result.detector}): {state.value:.4g} now, "
+        f"  Evidence of a larger error (e-value): {state.value:.4g} now, "
         f"{state.largest:.4g} at its highest, alarm from {state.threshold:g}."
     )
     for finding in result.findings:

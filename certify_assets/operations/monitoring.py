@@ -109,7 +109,7 @@ def monitor_entry(
 class MonitorRecord(Document):
     """The document of a monitor; `operation` for the deployed judge alone."""
 
-    SCHEMA = "certify_assets/monitor/1"
+    SCHEMA = "certify_assets/monitor/2"
     TITLE = "monitor"
 
     corpus: str

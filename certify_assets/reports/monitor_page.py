@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import asdict
 
-from certify_assets.certificates.monitor import DetectorState
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.monitoring import MonitorEntry, MonitorRecord, load_monitor
 from certify_assets.reports.figures import interval_band
@@ -135,7 +134,7 @@ def _labels(document: MonitorRecord) -> Section:
 
 
 def _facts(entry: MonitorEntry) -> list[tuple[str, str]]:
-    result = entry.result
+    result, state = entry.result, entry.result.e_process
 
     def after(tasks: int | None, never: str) -> str:
         return never if tasks is None else f"after {counted(tasks, 'task')}"
@@ -145,15 +144,13 @@ def _facts(entry: MonitorEntry) -> list[tuple[str, str]]:
         ("with a decided run", count(result.covered_tasks)),
         ("decided runs, wrong", f"{count(result.covered_trajectories)}, {count(result.errors)}"),
         ("realised error", percent(result.realized_error)),
-        (f"evidence of more than {percent(entry.alpha)}", _evidence(result.e_process)),
-        ("evidence of a change (Shiryaev–Roberts)", _evidence(result.shiryaev_roberts)),
+        (
+            f"evidence of more than {percent(entry.alpha)}",
+            f"{compact(state.value)}, alarm from {count(state.threshold)}",
+        ),
         ("first alarm", after(result.first_alarm_at, "none")),
         ("certified by these alone", after(result.certified_at, "not yet")),
     ]
-
-
-def _evidence(state: DetectorState) -> str:
-    return f"{compact(state.value)}, alarm from {count(state.threshold)}"
 
 
 def _findings(document: MonitorRecord) -> list[Remark]:

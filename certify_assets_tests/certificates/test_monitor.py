@@ -21,7 +21,6 @@ from certify_assets.certificates.monitor import (
     certification_process,
     error_interval,
     new_tasks,
-    shiryaev_roberts,
 )
 from certify_assets.research.populations import TAU, Sample
 from certify_assets_tests.populations import paper_process, paper_truth
@@ -74,9 +73,8 @@ def first(log_process: np.ndarray, threshold: float) -> float:
 def share_reaching(
     process: Callable[[TaskStream, float], np.ndarray],
     streams: list[TaskStream],
-    threshold: float = 1 / DELTA,
 ) -> float:
-    return float(np.mean([first(process(part, ALPHA), threshold) <= 500 for part in streams]))
+    return float(np.mean([first(process(part, ALPHA), 1 / DELTA) <= 500 for part in streams]))
 
 
 def test_processes_equal_direct_recomputation() -> None:
@@ -100,7 +98,6 @@ def test_processes_equal_direct_recomputation() -> None:
         assert alarm_process(short, ALPHA)[end - 1] == pytest.approx(
             math.log(np.dot(weights, started) + kept)
         )
-        assert shiryaev_roberts(short, ALPHA)[end - 1] == pytest.approx(math.log(sum(started)))
         assert certification_process(short, ALPHA)[end - 1] == pytest.approx(
             math.log(wealth(-_DOWNWARD / (1 - ALPHA), 0, end))
         )
@@ -157,12 +154,10 @@ def test_a_judge_that_breaks_raises_the_alarm_and_a_good_one_is_certified() -> N
     flipped = Sample(
         bad.scores, np.where(bad.tasks < 150, bad.outcomes, 1 - bad.outcomes), bad.tasks
     )
-    for detector in ("e_process", "shiryaev_roberts"):
-        found = monitor_certificate(certificate(), *flipped, detector=detector)
-        assert found.alarm and found.detector == detector
-        assert found.first_alarm_at is not None and 150 < found.first_alarm_at < 190
-        assert found.first_alarm_task == str(found.first_alarm_at - 1)
-        assert found.e_process.alarm and found.e_value == found.e_process.value > 20
+    found = monitor_certificate(certificate(), *flipped)
+    assert found.first_alarm_at is not None and 150 < found.first_alarm_at < 190
+    assert found.first_alarm_task == str(found.first_alarm_at - 1)
+    assert found.alarm and found.e_process.alarm and found.e_value == found.e_process.value > 20
     assert found.to_dict()["interval"] == list(found.interval)
 
 
@@ -188,7 +183,6 @@ def test_delay_interval_and_certification() -> None:
         )
         for trial in range(100)
     ]
-    assert np.median([first(shiryaev_roberts(part, ALPHA), 10_000) - 150 for part in changed]) <= 42
     assert np.median([first(alarm_process(part, ALPHA), 1 / DELTA) - 150 for part in changed]) <= 60
     good = [stream(500, 0.03, 0.5, np.random.default_rng([trial, 3])) for trial in range(100)]
     assert np.median([first(certification_process(part, ALPHA), 1 / DELTA) for part in good]) <= 110
@@ -204,5 +198,4 @@ def test_promises_on_every_design(rho: float) -> None:
     level = [stream(500, ALPHA, rho, np.random.default_rng([trial, 4])) for trial in range(1000)]
     assert share_reaching(alarm_process, level) <= 0.035
     assert share_reaching(certification_process, level) <= DELTA + 0.014
-    assert share_reaching(shiryaev_roberts, level, 10_000) <= DELTA + 0.014
     assert np.mean([ever_missed(part, ALPHA) for part in level]) <= DELTA
