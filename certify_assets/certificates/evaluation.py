@@ -161,22 +161,17 @@ def _evaluate_rows(
     lemma = several and settings.method.promise == PROVED
     if several and table.scored and not lemma:
         table = table.one_a_task(settings.seed)
-
-    def tails_at(thresholds: Floats) -> Floats:
-        if lemma:
-            return several_tails(table, side, thresholds, test)
-        errors, covered = row_counts(table, side, thresholds)
-        return row_tails(errors, covered, table.rows, test)
-
-    distinct = np.unique(table.scored_rows[0])
-    distinct = distinct if side == "reject" else distinct[::-1]
-    passed = np.flatnonzero(tails_at(distinct) <= test.level)
-    grid = np.searchsorted(
-        np.sort(distinct), count_tasks(table, side, settings.applied_grid).thresholds
-    )
-    places = np.unique(grid if side == "reject" else distinct.size - 1 - grid)
-    thresholds = distinct[np.union1d(places, passed[-1:])]
-    tails = tails_at(thresholds)
+    ascending = np.unique(table.scored_rows[0])
+    distinct = ascending if side == "reject" else ascending[::-1]
+    if lemma:
+        tails = several_tails(table, side, distinct, test)
+    else:
+        errors, covered = row_counts(table, side, distinct)
+        tails = row_tails(errors, covered, table.rows, test)
+    grid = np.searchsorted(ascending, count_tasks(table, side, settings.applied_grid).thresholds)
+    places = grid if side == "reject" else distinct.size - 1 - grid
+    chosen = np.union1d(places, np.flatnonzero(tails <= test.level)[-1:])
+    thresholds, tails = distinct[chosen], tails[chosen]
     counts = count_at(table, side, thresholds, unscored=True)
     return Evaluation(
         counts=counts,

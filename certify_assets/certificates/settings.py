@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -201,9 +202,13 @@ class Settings(BaseModel):
         return Test(self.budget, level, self.engine, self.draws, self.seed, self.planned_share)
 
 
+# made once: each option of a command asks for its own
+_schema = lru_cache(Settings.model_json_schema)
+
+
 def setting_schema(name: str) -> dict[str, Any]:
     """Return the JSON schema of one setting: type, range, default and description."""
-    return dict(Settings.model_json_schema()["properties"][name])
+    return dict(_schema()["properties"][name])
 
 
 def expected(name: str) -> str:

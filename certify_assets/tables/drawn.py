@@ -8,13 +8,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from certify_assets.certificates.batch_draw import BatchDraw
 from certify_assets.certificates.inputs import UNLABELLED, SampleInputs
 from certify_assets.certificates.one_run import fewest_rows
 from certify_assets.certificates.path_limits import path_limits, planned_rows
@@ -29,6 +28,9 @@ from certify_assets.tables.run_labels import RunLabels, require_ids
 from certify_assets.tables.score_table import ScoreTable, read_labels
 from certify_assets.tables.settings import COLUMNS, DRAWN_BY, ReadingOptions
 from certify_assets.words import number_of
+
+if TYPE_CHECKING:
+    from certify_assets.certificates.batch_draw import BatchDraw
 
 #: column that a draw adds to those of its table, next to `DRAWN_BY`
 BATCH: Final = "batch"
