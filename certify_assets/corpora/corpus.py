@@ -20,7 +20,7 @@ from certify_assets.corpora.config import (
 )
 from certify_assets.corpora.deliveries import Delivered, Deliveries, run_table
 from certify_assets.corpora.embedded import load_embedded
-from certify_assets.corpora.imported import ImportFacts, ImportSummary, source_sha256
+from certify_assets.corpora.imported import ImportFacts, ImportSummary, import_sha256
 from certify_assets.corpora.rendering import outlines
 from certify_assets.corpora.schema import (
     SMALL_COLUMNS,
@@ -280,8 +280,8 @@ class Corpus:
         """Whether the stored runs are those of the source as it is now."""
         if not (self.has("import.json") and self.has("trajectories.parquet")):
             return False
-        then, now = self.import_summary, _source_sha256(self.config)
-        read = (then.source_sha256, then.sha256)
+        then, now = self.import_summary, _import_sha256(self.config)
+        read = (then.import_sha256, then.sha256)
         return bool(now and self.version.number) and read == (now, self.trajectories_sha256)
 
     def _imported(self, config: CorpusConfig, check: DeliveryCheck | None) -> ImportSummary:
@@ -298,7 +298,7 @@ class Corpus:
                 label_source="the reward of the MiniWoB++ page",
             )
         # before it is read: what changes meanwhile is read the next time
-        source = _source_sha256(config)
+        source = _import_sha256(config)
         with self._gathered(config) as (runs, facts):
             if check is not None:
                 table = run_table(runs.trajectories())
@@ -309,7 +309,7 @@ class Corpus:
                 agents=runs.agents(),
                 sha256=self.store.write_stream(key, runs.write),
                 paths=config.paths,
-                source_sha256=source,
+                import_sha256=source,
                 **vars(facts),
             )
 
@@ -492,5 +492,5 @@ def _is_gone(path: Path) -> bool:
     return not path.exists() or (path.is_dir() and not any(path.iterdir()))
 
 
-def _source_sha256(config: CorpusConfig) -> str:
-    return source_sha256(config.paths, config.format, config.options)
+def _import_sha256(config: CorpusConfig) -> str:
+    return import_sha256(config.paths, config.format, config.options)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from certify_assets._version import __version__
+from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.storage.urls import is_url
 
@@ -58,27 +58,19 @@ class ImportSummary(ImportFacts):
     sha256: str
     # of the configuration; none of an embedded corpus
     paths: tuple[str, ...] = ()
-    # as `source_sha256`
-    source_sha256: str = ""
+    # as `import_sha256`
+    import_sha256: str = ""
 
 
-def source_sha256(paths: Sequence[str], format: str, options: Mapping[str, Any]) -> str:
+def import_sha256(paths: Sequence[str], format: str, options: Mapping[str, Any]) -> str:
     """Hash all that an import depends on; empty where its files are elsewhere or unreadable."""
+    from certify_assets.corpora.formats.files import Tally, files_at
+
     if not paths or any(map(is_url, paths)):
         return ""
     try:
-        files = {
-            str(path): sha256_file(path)
-            for place in map(Path, paths)
-            for path in ([place] if place.is_file() else _files_below(place))
-        }
-    except OSError:
+        files = {name: sha256_file(path) for name, path in files_at(map(Path, paths), Tally())}
+    except (InputError, OSError):
         # the import may not need what cannot be read
         return ""
-    about = [__version__, format, dict(options), files]
-    return sha256_bytes(canonical_json(about))
-
-
-def _files_below(folder: Path) -> list[Path]:
-    found = (Path(parent) / name for parent, _, names in os.walk(folder) for name in names)
-    return [path for path in found if path.is_file() and not path.is_symlink()]
+    return sha256_bytes(canonical_json([__version__, format, dict(options), files]))

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from certify_assets.corpora.formats import import_corpus
+from certify_assets.corpora.imported import import_sha256
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import parquet_bytes
 from certify_assets.corpora.trajectory import Step
@@ -178,6 +179,24 @@ def test_links_in_folders_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "in" / "loop").symlink_to(tmp_path, target_is_directory=True)
     imported = read(tmp_path / "in")
     assert list(imported.files) == ["in/runs.csv"] and imported.dropped == {"file_not_regular": 2}
+
+
+def test_an_import_does_not_depend_on_where_its_files_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in ("here", "there"):
+        (tmp_path / place / "runs" / ".git").mkdir(parents=True)
+        (tmp_path / place / "runs" / "runs.csv").write_text(TABLE, "utf-8")
+        (tmp_path / place / "runs" / ".git" / "index.csv").write_text(place, "utf-8")
+    imported = read(tmp_path / "here" / "runs")
+    assert list(imported.files) == ["runs/runs.csv"] and imported.dropped == {"file_hidden": 1}
+    assert imported.examples["file_hidden"].startswith("runs/.git is a hidden folder")
+    monkeypatch.chdir(tmp_path / "here")
+    places = ("runs", "./runs", str(tmp_path / "here" / "runs"), str(tmp_path / "there" / "runs"))
+    assert len({import_sha256([place], "auto", {}) for place in places} - {""}) == 1
+    one = import_sha256(["runs"], "auto", {})
+    (tmp_path / "here" / "runs" / "runs.csv").write_text(TABLE + "z,1,x,y\n", "utf-8")
+    assert import_sha256(["runs"], "auto", {}) != one
 
 
 def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import tarfile
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -54,7 +54,8 @@ _LONG_HEADERS = (
     tarfile.SOLARIS_XHDTYPE,
 )
 _TARS = (".tar.gz", ".tgz", ".tar", ".tar.bz2", ".tar.xz")
-_ARCHIVES = (*_TARS, ".zip")
+#: endings of archives
+ARCHIVES = (*_TARS, ".zip")
 
 
 class BrokenFileError(InputError):
@@ -200,34 +201,16 @@ class FileSet:
 
     def __iter__(self) -> Iterator[SourceFile]:
         """Go through the files."""
-        found = [item for label, path in _labelled(self.paths) for item in self._disk(label, path)]
+        found = [*files_at(self.paths, self.tally)]
         sizes = [path.stat().st_size for _, path in found]
         with under_way(WorkStage("reading files", sum(sizes), in_bytes=True)) as stage:
             for (name, path), size in zip(found, sizes, strict=True):
                 end = stage.done + size
-                if name.lower().endswith(_ARCHIVES):
+                if name.lower().endswith(ARCHIVES):
                     yield from self._archive(name, path, stage)
                 elif self._of_interest(name):
                     yield SourceFile(name, partial(path.open, "rb"))
                 stage.done = end
-
-    def _disk(self, label: str, root: Path) -> Iterator[tuple[str, Path]]:
-        """Go through the files at a path, in the order of their names."""
-        if root.is_file():
-            yield label, root
-        elif not root.is_dir():
-            raise InputError(
-                f"{root} does not exist or is neither file nor folder; check the path."
-            )
-        for parent, folders, names in os.walk(root):
-            folders.sort()
-            links = [folder for folder in folders if (Path(parent) / folder).is_symlink()]
-            for path in (Path(parent) / name for name in sorted([*names, *links])):
-                where = f"{label}/{path.relative_to(root).as_posix()}"
-                if path.is_symlink() or not path.is_file():
-                    self._irregular(where)
-                else:
-                    yield where, path
 
     def _archive(self, label: str, path: Path, stage: WorkStage) -> Iterator[SourceFile]:
         members = _tar if label.lower().endswith(_TARS) else _zip
@@ -263,8 +246,8 @@ class FileSet:
                 "file_unsafe_path", f"{name} leads out of its archive; it was not read."
             )
         elif not member.is_regular:
-            self._irregular(name)
-        elif name.lower().endswith(_ARCHIVES):
+            _irregular(name, self.tally)
+        elif name.lower().endswith(ARCHIVES):
             self.tally.drop(
                 "file_nested_archive",
                 f"{name} is an archive inside an archive; unpack the outer one and import its "
@@ -285,24 +268,53 @@ class FileSet:
             return False
         return any(fnmatchcase(plain, pattern) for pattern in self.patterns)
 
-    def _irregular(self, name: str) -> None:
-        self.tally.drop("file_not_regular", f"{name} is a link or device; links are not followed.")
+
+def files_at(paths: Iterable[Path], tally: Tally) -> Iterator[tuple[str, Path]]:
+    """Go through the files at some paths, in the order of their names, which tell them apart.
+
+    The names do not depend on where the paths are. Links and hidden folders are counted and left
+    out.
+    """
+    for label, root in _labelled(paths):
+        if root.is_file():
+            yield label, root
+        elif not root.is_dir():
+            raise InputError(
+                f"{root} does not exist or is neither file nor folder; check the path."
+            )
+        for parent, folders, names in os.walk(root):
+            place = f"{label}/{Path(parent).relative_to(root).as_posix()}".removesuffix("/.")
+            for hidden in sorted(folder for folder in folders if folder.startswith(".")):
+                folders.remove(hidden)
+                said = "is a hidden folder; name it to read it."
+                tally.drop("file_hidden", f"{place}/{hidden} {said}")
+            folders.sort()
+            links = [folder for folder in folders if (Path(parent) / folder).is_symlink()]
+            for name in sorted([*names, *links]):
+                path = Path(parent) / name
+                if path.is_symlink() or not path.is_file():
+                    _irregular(f"{place}/{name}", tally)
+                else:
+                    yield f"{place}/{name}", path
+
+
+def _irregular(name: str, tally: Tally) -> None:
+    tally.drop("file_not_regular", f"{name} is a link or device; links are not followed.")
 
 
 def _without_gz(name: str) -> str:
     return name[:-3] if name.lower().endswith(".gz") else name
 
 
-def _labelled(paths: Sequence[Path]) -> list[tuple[str, Path]]:
+def _labelled(paths: Iterable[Path]) -> list[tuple[str, Path]]:
     """Name paths by their last part, or by as many as tell them apart."""
-    unique = sorted(
-        {Path(os.path.abspath(path)) for path in paths},  # noqa: PTH100 - links are not followed
-        key=lambda path: (path.name, path.as_posix()),
-    )
+    # links are not followed
+    given = {Path(os.path.abspath(path)): path for path in paths}  # noqa: PTH100
+    unique = sorted(given, key=lambda path: (path.name, path.as_posix()))
     for count in range(1, max((len(path.parts) for path in unique), default=0) + 1):
         labels = ["/".join(path.parts[-count:]) for path in unique]
         if len(set(labels)) == len(unique):
-            return list(zip(labels, unique, strict=True))
+            return list(zip(labels, (given[path] for path in unique), strict=True))
     return []
 
 
