@@ -465,14 +465,20 @@ def report(
 
 
 def _links(table: ScoreTable) -> NDArray[np.object_]:
-    """Return where the source shows each run: the first column that holds web addresses alone."""
-    from certify_assets.reports.page import is_web_address
+    """Return where the source shows each run: the first column that holds web addresses alone.
 
-    for values in table.file_columns().values():
+    Of a log it is its column of links, some of which may be places in its files.
+    """
+    from certify_assets.storage.urls import is_web_address
+
+    columns, none = table.file_columns(), np.full(len(table), "", dtype=object)
+    if not isinstance(table.source, Path):
+        return columns.get("link", none)
+    for values in columns.values():
         texts = [cell for cell in values.tolist() if cell not in (None, "") and cell == cell]
         if texts and all(map(is_web_address, texts)):
             return np.array([cell if is_web_address(cell) else "" for cell in values], dtype=object)
-    return np.full(len(table), "", dtype=object)
+    return none
 
 
 def _scale(scores: NDArray[np.float64], reading: ReadingOptions) -> str:

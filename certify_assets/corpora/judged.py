@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.formats import FORMATS, detect_format, gather_corpus
-from certify_assets.corpora.formats.files import SourceFile
+from certify_assets.corpora.formats.files import ARCHIVES, SourceFile
 from certify_assets.corpora.formats.gathering import Gathered, Run
 from certify_assets.corpora.formats.outcomes import Unclear
 from certify_assets.corpora.formats.records import JSON, has_fields, json_rows, mapping
 from certify_assets.corpora.formats.scout import is_scan, read_scan
 from certify_assets.errors import InputError
+from certify_assets.storage.urls import is_web_address
 from certify_assets.tables.cells import number_of
 from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.settings import COLUMNS
@@ -49,6 +50,8 @@ _KINDS: Final = (
         ),
     ),
 )
+#: the column that says where a run is: its page on the web, else its place in the files
+_LINK: Final = "link"
 #: ends the name of the column with a judge's second scores
 _AGAIN: Final = "_again"
 #: distinct values from which on a judgement of unknown kind is a score
@@ -62,7 +65,8 @@ class JudgedRuns:
     Parameters
     ----------
     source : pandas.DataFrame or Path
-        task_id, trajectory_id, agent, and a column for each judgement; of a score table its path.
+        task_id, trajectory_id, agent, link, and a column for each judgement; of a score table its
+        path.
     kinds : mapping of str to str
         `JUDGE` or `TRUTH` by column.
     title : str
@@ -126,7 +130,7 @@ def is_log(path: Path, columns: Collection[str] = ()) -> bool:
     columns : collection of str
         Columns that are asked for by name; a file with all of them is a table.
     """
-    if path.is_dir() or path.suffix.lower() == ".eval":
+    if path.is_dir() or path.name.lower().endswith((*ARCHIVES, ".eval")):
         return True
     if not path.is_file():
         return False
@@ -139,6 +143,14 @@ def is_log(path: Path, columns: Collection[str] = ()) -> bool:
         else:
             is_table = has_fields(file, wanted)
         return not is_table and detect_format([path]) != "table"
+    except InputError:
+        return False
+
+
+def has_runs(table: Path) -> bool:
+    """Whether a table can be imported as a corpus: it holds what the runs did."""
+    try:
+        return detect_format([table]) == "table"
     except InputError:
         return False
 
@@ -168,12 +180,17 @@ def read_judged(paths: Sequence[Path]) -> JudgedRuns:
             COLUMNS["task"]: [run.task_id for run in runs],
             COLUMNS["id"]: [run.trajectory_id for run in runs],
             COLUMNS["agent"]: [run.draft.agent for run in runs],
+            _LINK: [
+                run.draft.link if is_web_address(run.draft.link) else str(run.draft.origin)
+                for run in runs
+            ],
             **{name: pd.Series(values, dtype=object) for name, values in columns.items()},
         }
     )
     frame.attrs["path"] = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and others"
-    frame.attrs["judgements"] = list(columns)
-    notes = [f"{number:,} {said}" for said, number in facts.notes.items()]
+    # the page of a run shows what is thought of it
+    frame.attrs["judgements"] = [_LINK, *columns]
+    notes = [f"{said}: {number:,}" for said, number in facts.notes.items()]
     return JudgedRuns(
         frame,
         kinds,
@@ -202,11 +219,11 @@ def _judged(paths: Sequence[Path]) -> AbstractContextManager[tuple[Gathered, Imp
 
 
 def _format(paths: Sequence[Path]) -> str:
-    """Return the format that fits; of folders say shortly that none does."""
+    """Return the format that fits; of folders and archives say shortly that none does."""
     try:
         return detect_format(paths)
     except InputError:
-        if not any(path.is_dir() for path in paths):
+        if not any(path.is_dir() or path.name.lower().endswith(ARCHIVES) for path in paths):
             raise
         raise InputError(
             f"{', '.join(map(str, paths))} holds no logs of a known format, or logs of several. "
@@ -241,7 +258,7 @@ def _columns(
                 by = _one_line(said.name), _one_line(said.source)
                 said_by.setdefault(by, {}).setdefault(row, []).append(said.value)
     columns, kinds, agreement = dict[str, list[Any]](), dict[str, str](), list[str]()
-    taken = set(COLUMNS.values()) - {COLUMNS["score"], COLUMNS["outcome"]}
+    taken = {_LINK, *COLUMNS.values()} - {COLUMNS["score"], COLUMNS["outcome"]}
     sources, rows = Counter(name for name, _ in said_by), range(len(runs))
     for (name, source), found in sorted(said_by.items()):
         several = sources[name] > 1 or name in taken

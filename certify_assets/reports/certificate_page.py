@@ -26,6 +26,7 @@ from certify_assets.reports.wording import (
     percent,
     rate,
 )
+from certify_assets.storage.urls import is_web_address
 from certify_assets.words import WORDS
 
 if TYPE_CHECKING:
@@ -413,7 +414,7 @@ def _disagreements(source: PageSource) -> Section:
     tables = [PageTable("Decisions and labels", ("decision", "failure", "success"), counted_rows)]
     rows = [
         [
-            PageCell(run, href=link, look="long"),
+            PageCell(run, href=link, note="" if is_web_address(link) else str(link), look="long"),
             task,
             PageCell(WORDS[decision], look=f"side-{decision}"),
             log_odds(score, source.score_scale),

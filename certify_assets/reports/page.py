@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from certify_assets._version import __version__
 from certify_assets.files import sha256_bytes
 from certify_assets.reports.wording import compact, count, counted, percent, rate, small
+from certify_assets.storage.urls import is_web_address
 
 if TYPE_CHECKING:
     import jinja2
@@ -23,13 +24,7 @@ INLINE = 1000
 # where the footer of a printed page says what it is, until the page is complete
 _STAMP = "@@stamp@@"
 # they change the order in which the text after them is shown
-_WEB = re.compile(r"https?://[^\s<>\"']{1,2000}")
 _REORDERING = re.compile("[\u202a-\u202e\u2066-\u2069]")
-
-
-def is_web_address(text: object) -> bool:
-    """Whether a text is an address that a browser opens without running anything."""
-    return isinstance(text, str) and _WEB.fullmatch(text) is not None
 
 
 class PageCell(str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,11 +22,17 @@ _STAMPS: Final = (
     *("size", "e_tag", "ETag", "etag", "version"),
     *("mtime", "LastModified", "Last-Modified", "created"),
 )
+_WEB: Final = re.compile(r"https?://[^\s<>\"']{1,2000}")
 #: file systems of this package, next to those that fsspec knows
 _OWN: Final = dict.fromkeys(
     ("mlflow", "mlflow+http", "mlflow+https", "mlflow+sqlite"),
     "certify_assets.corpora.formats.mlflow_server.MlflowExperiment",
 )
+
+
+def is_web_address(text: object) -> bool:
+    """Whether a text is an address that a browser opens without running anything."""
+    return isinstance(text, str) and _WEB.fullmatch(text) is not None
 
 
 def is_url(place: str | Path) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -183,6 +184,10 @@ def check_judged(address: str, folder: Path, capsys: pytest.CaptureFixture[str])
     found = json.loads(capsys.readouterr().out)
     assert found["certified"] and found["tasks"] == 60 and 0.4 < found["threshold"] < 0.8
     assert run("verify", out, url) == 0
+    assert run("audit", out, url, "--disagreements", folder / "wrong.csv") == 0
+    page = f"{address}/#/experiments/{place.experiment_id}/traces?selectedEvaluationId="
+    links = pd.read_csv(folder / "wrong.csv")["link"].tolist()
+    assert links and {*links} <= {f"{page}{trace_id}" for trace_id in ids}
     capsys.readouterr()
     assert run("doctor", url) in (0, 3)
     shown = capsys.readouterr().out

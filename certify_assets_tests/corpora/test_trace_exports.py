@@ -94,6 +94,29 @@ def test_a_langfuse_trace_is_one_run_in_every_export(
     assert [step["action"] for step in first["steps"]] == said
 
 
+def links(path: Path) -> list[str]:
+    return read_judged([path]).source["link"].tolist()
+
+
+def test_a_run_links_to_its_page_where_the_source_names_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traces = [trace(f"t{n}", "a", n) | {"htmlPath": f"/project/p/traces/t{n}"} for n in range(2)]
+    path = write_json(tmp_path / "t.json", traces)
+    assert links(path) == ["t.json row 1", "t.json row 2"]
+    monkeypatch.setenv("LANGFUSE_HOST", "https://langfuse.example/")
+    assert links(path)[1] == "https://langfuse.example/project/p/traces/t1"
+    monkeypatch.setenv("LANGFUSE_HOST", "javascript:alert(1)//")
+    assert links(path)[0] == "t.json row 1"
+    rows = [
+        run | {"url": f"https://smith.example/{run['id']}"}
+        for number in range(2)
+        for run in runs(number, "a", 0)
+    ]
+    roots = [row["url"] for row in rows if row["id"] == row["trace_id"]]
+    assert sorted(links(write_lines(tmp_path / "ls.jsonl", rows))) == sorted(roots)
+
+
 def test_labels_come_from_the_source_that_is_asked_for(tmp_path: Path) -> None:
     traces = [trace(f"t{n}", "a", n, 1 if n else None) for n in range(3)]
     path = write_json(tmp_path / "t.json", traces)

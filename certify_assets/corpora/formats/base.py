@@ -98,6 +98,8 @@ class Draft:
         The column, score or label that the outcome was read from.
     judgements : tuple of Judgement
         All that is said of the run, where the reading asks for it.
+    link : str
+        Its page on the web, where the source names one.
     """
 
     task_id: str
@@ -113,6 +115,7 @@ class Draft:
     variant: tuple[str, ...] = ()
     outcome_name: str = "outcome"
     judgements: tuple[Judgement, ...] = ()
+    link: str = ""
 
     def content(self) -> bytes:
         """Hash what copies of one run have in common."""

@@ -7,6 +7,7 @@ camelCase in the API and snake_case in files.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -23,7 +24,7 @@ from certify_assets.corpora.formats.records import (
     snake,
     text_of,
 )
-from certify_assets.corpora.formats.spans import Assessment, Span, span_of
+from certify_assets.corpora.formats.spans import LINK, Assessment, Span, span_of
 from certify_assets.corpora.formats.traces import Said, trace_format
 from certify_assets.corpora.formats.transcript import JUDGING
 
@@ -114,6 +115,8 @@ def _span(record: Record, trace_id: str, origin: Origin) -> Span:
         if key not in _TEXTS
     }
     attributes["langfuse.observation.type"] = record.get("type")
+    if (host := os.environ.get("LANGFUSE_HOST")) and (page := text_of(record.get("html_path"))):
+        attributes[LINK] = f"{host.rstrip('/')}/{page.lstrip('/')}"
     for key in ("input", "output"):
         # an empty object says nothing; as text it would be something that was said
         is_empty = parsed(record.get(key)) in (None, "", {}, [])

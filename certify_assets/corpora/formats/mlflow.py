@@ -21,7 +21,7 @@ from certify_assets.corpora.formats.records import (
     parsed,
     text_of,
 )
-from certify_assets.corpora.formats.spans import Assessment, SpanEvent, span_of
+from certify_assets.corpora.formats.spans import LINK, Assessment, SpanEvent, span_of
 from certify_assets.corpora.formats.traces import Said, trace_format
 
 # of a trace, or of a row of a table; in a table the trace is JSON within JSON
@@ -66,8 +66,8 @@ def _said(record: Record, origin: Origin, reading: Reading) -> Said:
         said = f"trace {trace_id} has no spans; export traces with include_spans=True."
         reading.drop("no_trajectory", f"{origin} {said}")
         return
-    for place in _ABOUT:
-        yield span_of({}, mapping(info.get(place)), origin, trace_id=trace_id)
+    for about in (*(mapping(info.get(place)) for place in _ABOUT), {LINK: record.get(LINK)}):
+        yield span_of({}, about, origin, trace_id=trace_id)
     for span in spans:
         events = [
             SpanEvent(text_of(event.get("name")), mapping(event.get("attributes")))

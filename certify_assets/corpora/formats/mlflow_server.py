@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from fsspec.spec import AbstractFileSystem
 
+from certify_assets.corpora.formats.spans import LINK
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.storage.tracking import mlflow_client, said_by, without_credentials
@@ -89,7 +91,12 @@ class MlflowExperiment(AbstractFileSystem):  # type: ignore[misc]
         trace_id = rpath.rpartition("/")[2].removesuffix(_SUFFIX)
         with asking(self.address):
             trace = _client(self.address).get_trace(trace_id, display=False)
-            Path(lpath).write_text(trace.to_json(), "utf-8")
+        found = json.loads(trace.to_json())
+        if self.address.startswith("http"):
+            where = f"experiments/{quote(trace.info.experiment_id)}/traces"
+            page = f"{without_credentials(self.address).rstrip('/')}/#/{where}"
+            found[LINK] = f"{page}?selectedEvaluationId={quote(trace_id)}"
+        Path(lpath).write_text(json.dumps(found), "utf-8")
 
 
 def _client(address: str) -> Any:

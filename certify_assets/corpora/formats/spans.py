@@ -31,6 +31,8 @@ _OUTPUTS = (
     "langfuse.observation.output",
     "langsmith.outputs",
 )
+#: the attribute in which a format notes the page of a trace on the web
+LINK = "trace.link"
 #: what each thing is called, in order of preference
 NAMES: dict[str, tuple[str, ...]] = {
     "kind": (
@@ -64,6 +66,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "dataset_record_id",
         "reference_example_id",
     ),
+    "link": (LINK,),
     "attempt": ("attempt", "metadata.attempt", "trial", "metadata.trial"),
     "agent": (
         "agent",

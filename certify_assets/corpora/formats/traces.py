@@ -144,6 +144,7 @@ def _draft(trace: Trace, labels: _Labels, reading: Reading) -> Draft:
         repetition=trace.trace_id,
         named_agent=agent,
         judgements=judgements,
+        link=_named(trace, "link", reading) or "",
     )
 
 
