@@ -21,6 +21,7 @@ from certify_assets.corpora.judged import (
     JUDGE,
     TRUTH,
     JudgedRuns,
+    has_runs,
     is_log,
     kind_by_name,
     read_judged,
@@ -342,7 +343,8 @@ def _of_table(path: Path, reading: ReadingOptions) -> tuple[JudgedRuns, dict[str
             numbers = all(number_of(value) is not None for value in table.values(name))
             if kind == TRUTH or numbers:
                 kinds[name] = kind
-    return JudgedRuns(path, kinds, "score table", notes=tuple(notes)), columns
+    title = "table of runs" if JUDGE not in kinds.values() and has_runs(path) else "score table"
+    return JudgedRuns(path, kinds, title, notes=tuple(notes)), columns
 
 
 def _names(runs: JudgedRuns, kind: str, name: str | None) -> list[str]:
@@ -397,12 +399,21 @@ def _tables(
             table = labels.join_alone(table) if drawn is None else labels.join(table)
         table.refuse_part_of_draw()
         tables[judge] = table
+        notes += _scale(judge, table)
     return tables, notes
+
+
+def _scale(judge: str, table: ScoreTable) -> Iterator[str]:
+    """Say how scores are read that are no probabilities."""
+    known = table.score_range
+    if known and "lower_is_better" not in table.reading and (known["low"] < 0 or known["high"] > 1):
+        yield f"{judge} from {known['low']:g} to {known['high']:g}, and higher is better"
 
 
 def _found(runs: JudgedRuns, tables: Mapping[str, ScoreTable], outcome: str | None) -> JsonObject:
     """Count what there is."""
-    judges, truths = (_names(runs, kind, None) for kind in (JUDGE, TRUTH))
+    judges = [name for name in _names(runs, JUDGE, None) if name != outcome]
+    truths = [name for name in _names(runs, TRUTH, None) if name not in tables]
     if tables:
         table = next(iter(tables.values()))
         tasks, agents = table.tasks.tolist(), [] if table.agents is None else table.agents.tolist()
@@ -447,7 +458,10 @@ def _obstacle(
     if all(np.unique(values).size == 1 for values in scores):
         same = zip(tables, scores, strict=True)
         said = ", ".join(f"{name} {values[0]:g}" for name, values in same)
-        return f"Every run has the same score ({said}), so that no share of them can be decided."
+        return (
+            f"Every run has the same score ({said}), which cannot tell successes from failures. "
+            "Give scores that differ."
+        )
     return ""
 
 

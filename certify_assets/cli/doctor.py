@@ -73,6 +73,7 @@ def doctor(
     The answer is the share of runs that need no review, at most 10 % or 20 % of them wrong. Where
     labels are missing, it is the runs to label and what they would buy (exit 3).
     """
+    check_table_file(_sheet(out), {})
     with remedies():
         found = diagnose(paths, labels=labels, judge=judge, truth=truth, reading=reading)
     drawn = _draw(found, paths, out)
@@ -108,7 +109,7 @@ def _there(found: DoctorReport, labels: Path | None) -> Iterator[str]:
     labelled = f"labelled: {counts['labelled']:,} of {runs}"
     yield f"judges: {_listed(counts['judges'])} · truths: {truths} · {labelled}"
     if labels is None and not counts["truths"]:
-        yield "Where a column holds outcomes, name it with --truth NAME."
+        yield "No outcomes are there. Name them with --truth NAME, or give --labels FILE."
     yield from found.notes[:_MOST_NOTES]
 
 
@@ -143,7 +144,7 @@ def _certified(best: JudgeAnswer | None) -> Iterator[str]:
         yield best.issued[-1].sides.sentence
         if best.rung:
             # findings of each side would give other numbers of tasks
-            yield f"At {percent(BUDGETS[-1])} wrong: {best.rung}"
+            yield f"At {100 * BUDGETS[-1]:g} % wrong: {best.rung}"
             return
     elif len(holding) > 1 and holding[1].sides.decided <= holding[0].sides.decided:
         # a wider budget whose sides overlap decides less
@@ -297,6 +298,10 @@ def _steps(
             yield "certify run NAME"
         return
     if found.answer == "nothing":
+        issued = [item for one in best.issued for item in one.certificates]
+        if any(of["code"] == "scores_look_reversed" for item in issued for of in item.findings):
+            yield given_command("--set", "lower_is_better=true")
+            return
         rate, area = (f"{value:.3g}" for value in found.guess)
         guess = ["--success-rate", rate, "--auroc", area] if found.plans else []
         score = replace(reading, columns={**reading.columns, "score": best.name})

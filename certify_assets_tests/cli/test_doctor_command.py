@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -286,6 +287,12 @@ def test_a_log_is_certified_where_it_is(call: Call, table: Make) -> None:
     decided = call("decide certificate.json results.json --json")
     assert decided.code == 0 and decided.json["reject"] > 0
     assert call("verify certificate.json results.json").code == 0
+    audited = call("audit certificate.json results.json --disagreements wrong.csv --json")
+    places = pd.read_csv("wrong.csv")["link"]
+    assert len(places) == audited.json["disagreements"]["runs"] > 0
+    assert all(place.startswith("results.json row ") for place in places)
+    assert call("report certificate.json results.json --out page.html").code == 0
+    assert f"<small>{places[0]}</small>" in Path("page.html").read_text("utf-8")
     wrong = call("certificate results.json --judge tone")
     assert wrong.code == 2 and "holds no judge 'tone'; it holds equals, judge" in wrong.err
 
@@ -348,6 +355,21 @@ def test_of_a_workbook_the_sheet_with_the_table_is_read(call: Call, table: Make)
     assert refused.code == 2 and "the table in several sheets ('first', 'runs')" in refused.err
 
 
+def test_scores_on_other_scales_are_read_aloud(call: Call, table: Make) -> None:
+    def graded(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame.assign(score=(1 + 4 * frame["score"]).round())
+
+    answer = call("doctor", table(change=graded))
+    assert answer.code == 0 and "score from 1 to 5, and higher is better\n" in answer.out
+    followed(call, answer.out)
+    assert "higher is better" not in call("doctor", table()).out
+
+    turned = call("doctor", table(change=lambda frame: frame.assign(score=1 - frame["score"])))
+    step = turned.out.splitlines()[-1].removeprefix("next: certify ")
+    assert turned.code == 3 and step == "doctor scores.csv --set lower_is_better=true"
+    assert call(*shlex.split(step)).code == 0
+
+
 def test_what_cannot_be_settled_is_asked(call: Call, table: Make) -> None:
     twice = table("twice.csv", lambda frame: frame.drop(columns="outcome").assign(passed=1, gold=1))
     asked = call(f"doctor {twice} --out sheet.csv")
@@ -360,6 +382,8 @@ def test_what_cannot_be_settled_is_asked(call: Call, table: Make) -> None:
     assert nothing.code == 3 and "No score of a judge" in nothing.out
     # which of two truths counts is no matter yet
     assert "next:" not in nothing.out
+    texts = table("texts.csv", lambda frame: frame.drop(columns="score").assign(text="worked"))
+    assert "next: certify corpus import texts.csv --name NAME" in call(f"doctor {texts}").out
     same = call(f"doctor {table('same.csv', lambda frame: frame.assign(score=3))}")
     assert same.code == 3 and "Every run has the same score (score 3)" in same.out
     few = table("few.csv", lambda frame: frame.drop(columns="outcome").head(12))
@@ -377,6 +401,8 @@ def test_what_cannot_be_settled_is_asked(call: Call, table: Make) -> None:
         ("header.csv", "has a header but no rows"),
         ("none.json", "No column of none.json is known"),
         (".", "holds no logs of a known format"),
+        ("odd.zip", "odd.zip holds no logs of a known format"),
+        ("scores.csv --out sheet.txt", "sheet.txt does not end in .csv"),
     ],
 )
 def test_bad_input_gets_two_short_sentences(call: Call, table: Make, words: str, said: str) -> None:
@@ -385,6 +411,8 @@ def test_bad_input_gets_two_short_sentences(call: Call, table: Make, words: str,
     Path("binary.csv").write_bytes(b"\xff\xfe\x00\x01garb")
     Path("header.csv").write_text("task_id\n", "utf-8")
     Path("none.json").write_text("{}", "utf-8")
+    with zipfile.ZipFile("odd.zip", "w") as archive:
+        archive.writestr("notes.md", "no runs")
     answer = call(f"doctor {words}")
     assert answer.code == 2 and said in answer.err and len(answer.err.splitlines()) == 1
 
