@@ -22,13 +22,7 @@ from certify_assets.certificates.evidence import Evidence
 from certify_assets.certificates.findings import certificate_findings
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.one_run import CAP, fewest_rows, stop_limit, unlabelled_before_stop
-from certify_assets.certificates.procedures import (
-    AVERAGE,
-    PROVED,
-    RARE,
-    confidence_words,
-    find_procedure,
-)
+from certify_assets.certificates.procedures import AVERAGE, PROVED, confidence_words, find_procedure
 from certify_assets.certificates.sampling import RUNS, TASKS
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet
@@ -117,7 +111,7 @@ class Certifier(Evidence):
             candidates=settings.candidates,
             selection=selection,
             settings={
-                "guard": settings.applied_guard,
+                "guard": settings.guard,
                 "size_ratio": settings.size_ratio,
                 "multiplicity": settings.multiplicity,
                 "pilot": self.pilot.sha256 if self.pilot is not None and method.pilot else None,
@@ -336,14 +330,12 @@ def _assumptions(given: Evidence, evaluation: Evaluation, settings: Settings) ->
             f"start {shortest(plan.thresholds[plan.start])} and the bet there, "
             f"{plan.bets[plan.start]:.3g} of the wealth (a fixed sequence)."
         )
-    if settings.applied_guard == "floor":
+    if settings.method.guarded:
         yield (
             "Guard: errors within a task are no more correlated than the 95 % upper bound from "
             f"the same table. Wrong tasks are at most {settings.size_ratio:g} times as large as "
             "others."
         )
-    elif settings.method.guarded:
-        yield RARE
     if pseudo is None:
         return
     widest, pool = pseudo.ratios.size - 1 if place is None else place, given.pool

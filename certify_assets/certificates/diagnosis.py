@@ -32,7 +32,7 @@ CAUSES = {
     "level {level:.3g}; at least {draws_needed} are needed, or the engine without draws (auto).",
     "judge": "The judge is the limit: its lowest error is {lowest:.3f}, not below α = {alpha:g} "
     "({seen}). More tasks will not help; a better judge or a larger α will.",
-    "guard": "The guard (floor) is the limit: the {tasks} tasks are too few to exclude tasks that "
+    "guard": "The guard is the limit: the {tasks} tasks are too few to exclude tasks that "
     "are wrong throughout, or a few of them hold most runs. Label more tasks, or cap the attempts.",
     "tasks": "The number of tasks is the limit: {tasks} tasks cannot show an error below "
     "α = {alpha:g} at level {level:.3g}; the lowest error seen is {lowest:.3f} at coverage "

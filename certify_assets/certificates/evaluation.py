@@ -187,7 +187,7 @@ def _evaluate_rows(
 
 def _guarded(observations: Observations, counts: TaskCounts, settings: Settings) -> Booleans:
     """Put every threshold to the guard, where one is in force."""
-    if settings.applied_guard == "none" or not counts.thresholds.size:
+    if not settings.method.guarded or not counts.thresholds.size:
         return np.ones(counts.thresholds.size, dtype=bool)
     icc = error_icc(observations, settings.side, counts.thresholds, confident=True)
     return apply_guard(

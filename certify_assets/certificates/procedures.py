@@ -167,7 +167,7 @@ _BOOTSTRAP = (
     "The task bootstrap approximates the sampling law of the error: no finite-sample theorem.",
     _FRESH,
 )
-RARE = "No rare tasks are wrong throughout: without a guard they can be missed."
+_RARE = "No rare tasks are wrong throughout: without a guard they can be missed."
 _INDEPENDENT = "Runs are independent (Clopper–Pearson), which attempts at one task are not."
 _SAME_DEFF = "The design effect of all outcomes is that of the errors at every threshold."
 _ONE = (
@@ -184,7 +184,7 @@ _SIMULATED = (
 
 _ROWS, _TASKS = "trajectory", "task"
 _ASYMPTOTIC, _FINITE = "asymptotic", "finite-sample"
-_BOOT, _NAIVE = (*_BOOTSTRAP, RARE), (_INDEPENDENT, _FRESH)
+_BOOT, _NAIVE = (*_BOOTSTRAP, _RARE), (_INDEPENDENT, _FRESH)
 _DEFF, _ONCE = (_TASKS_IID, _SAME_DEFF, _FRESH), (_TASKS_IID, _ONE, _FRESH)
 _MEAN, _BET = (_TASKS_IID, _TASK_MEAN, _FRESH), (_TASKS_IID, _PILOT, _FRESH, _WEIGHED)
 

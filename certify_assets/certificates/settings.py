@@ -75,10 +75,6 @@ class Settings(BaseModel):
             json_schema_extra={"enum": list(EVERY_PROCEDURE)},
         ),
     ] = DEFAULT
-    guard: Annotated[
-        Literal["floor", "none"],
-        Field(description="what guarded_taskboot asks in addition to its bootstrap"),
-    ] = "floor"
     size_ratio: Annotated[
         float,
         Field(
@@ -181,9 +177,9 @@ class Settings(BaseModel):
         return level_of(self.multiplicity, self.applied_grid, tasks, self.alpha, share)
 
     @property
-    def applied_guard(self) -> str:
-        """The guard in force: none on procedures that take none."""
-        return self.guard if self.method.guarded else "none"
+    def guard(self) -> str:
+        """What is asked in addition to the bootstrap, as a certificate names it."""
+        return "floor" if self.method.guarded else "none"
 
     @property
     def method(self) -> Procedure:

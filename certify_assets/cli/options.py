@@ -96,7 +96,7 @@ NATURAL = click.IntRange(min=0)
 COUNT = click.IntRange(min=1)
 
 #: settings of a certificate that a plan takes by --set
-PLANNED = ("delta", "guard", "grid", "seed", "planned_share")
+PLANNED = ("delta", "grid", "seed", "planned_share")
 
 certificate_argument = click.argument("certificate", type=PATH)
 scores_argument = click.argument("scores", type=SOURCE)

@@ -142,7 +142,7 @@ def test_a_certificate_says_how_it_is_calibrated() -> None:
     assert found.level == pytest.approx(0.05 / 3) and "by simulation" in found.statement
     assert "times as large" in " ".join(found.assumptions) and "pool" not in found.inputs
     assert verify(found.to_json(), *CAL) is None
-    assert settings_of(found) == Settings(procedure="pseudo_task", guard="none", grid=160)
+    assert settings_of(found) == Settings(procedure="pseudo_task", grid=160)
     assert certify(*CAL, grid=40).settings["grid"] == 40
     assert certify(*CAL, size_ratio=5).coverage < found.coverage
 

@@ -16,7 +16,7 @@ from certify_assets.errors import InputError
         ("alpha", 0.12345, "four decimals"),
         ("delta", True, "give a number strictly between 0 and 1"),
         ("delta", float("nan"), "give a number strictly between 0 and 1"),
-        ("guard", "kish", "give one of floor, none"),
+        ("engine", "quick", "give one of auto, montecarlo"),
         ("candidates", 1.5, "give a whole number"),
         ("side", "both", "give one of reject, release"),
         ("procedure", "wager", "give one of pseudo_task"),

@@ -90,13 +90,12 @@ def test_cells_of_the_reference_table(tasks: int, rho: float, trials: int) -> No
 def test_taskboot_is_fooled_and_the_guard_is_not(
     tasks: int, share: float, reference: float, trials: int
 ) -> None:
-    hits = {"none": 0, "floor": 0}
+    hits = {"taskboot": 0, "guarded_taskboot": 0}
     for trial in range(trials):
         table = observe(*fooled(tasks, share, [trial, tasks]))
-        for guard in hits:
+        for name in hits:
             # each certificate is a violation: every threshold has an error above α
-            asked = Settings(procedure="guarded_taskboot", guard=guard)
-            hits[guard] += evaluate(table, asked).chosen is not None
+            hits[name] += evaluate(table, Settings(procedure=name)).chosen is not None
     # standard error over 200 trials: at most .035 for the bootstrap, .016 at a rate of .05
-    assert hits["none"] / trials == pytest.approx(reference, abs=0.15)
-    assert hits["floor"] / trials <= (0.08 if trials == 200 else 0.05)
+    assert hits["taskboot"] / trials == pytest.approx(reference, abs=0.15)
+    assert hits["guarded_taskboot"] / trials <= (0.08 if trials == 200 else 0.05)
