@@ -16,7 +16,6 @@ from certify_assets.files import read_json
 class CertificateFile(NamedTuple):
     """A certificate file as its user gave it: nothing in it is checked but its keys."""
 
-    path: Path
     #: JSON objects, not yet checked
     documents: list[Any]
     #: what a document says next to its certificates
@@ -67,7 +66,7 @@ def read_certificate_file(path: Path) -> CertificateFile:
             f"{path} does not hold a certificate; give a file that certify certificate wrote."
         )
     if not several:
-        return CertificateFile(path, inner, {})
+        return CertificateFile(inner, {})
     outline = {name: value for name, value in document.items() if name != "certificates"}
     pool = outline.pop("pool", None)
     if unknown := sorted(outline.keys() - set(OUTLINE)):
@@ -75,7 +74,7 @@ def read_certificate_file(path: Path) -> CertificateFile:
             f"{path} has the key {quoted(unknown[0])}, which no certificate has; give the file as "
             "it was written."
         )
-    return CertificateFile(path, inner, outline, pool, several=True)
+    return CertificateFile(inner, outline, pool, several=True)
 
 
 @dataclass(frozen=True)

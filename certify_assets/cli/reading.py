@@ -454,14 +454,10 @@ def read_pool(
 def pool_of(
     given: CertificateFile, pool: Path | None, reading: ReadingOptions
 ) -> Unlabelled | None:
-    """Return the pool that is given, that of the document, or pool.json next to it."""
+    """Return the pool that is given, or that of the document."""
     if pool is not None:
         return read_pool(pool, reading, certified=certified_splits(given.parsed()))
-    if given.pool is not None:
-        return stored_pool(given.pool)
-    beside = given.path.with_name("pool.json")
-    named = any("pool" in item.inputs for item in given.parsed())
-    return stored_pool(read_json(beside)) if named and beside.is_file() else None
+    return None if given.pool is None else stored_pool(given.pool)
 
 
 def certified_splits(certificates: Sequence[Certificate]) -> tuple[str, ...]:

@@ -153,7 +153,7 @@ def _average(item: Certificate) -> str:
 
 
 def _claim(item: Certificate) -> str:
-    return f"{item.side} ≤ {percent(item.alpha)}{_average(item)}"
+    return f"{WORDS[item.side]} ≤ {percent(item.alpha)}{_average(item)}"
 
 
 def _reasons(source: PageSource) -> list[tuple[Certificate, Diagnosis]]:
@@ -180,7 +180,7 @@ def _banner(source: PageSource, reasons: _Reasons) -> Banner:
         state, sentence, facts = "nothing", "Every run goes to review.", []
         if reasons:
             item, why = reasons[0]
-            sentence += f" {item.side.capitalize()} at {percent(item.alpha)}: {why.sentence}"
+            sentence += f" {WORDS[item.side].capitalize()} at {percent(item.alpha)}: {why.sentence}"
     heading = _HEADINGS[state]
     doubts = [item for item in main.findings if item["code"] in _DOUBTS]
     if doubts:
@@ -288,7 +288,7 @@ def _certified(source: PageSource) -> PageTable:
         shared += " that the error of this certificate is below twice the budget"
     rows, marked = [], []
     for place, item in enumerate(source.deployed):
-        row = [f"≤ {percent(item.alpha)}", PageCell(item.side, look=f"side-{item.side}")]
+        row = [f"≤ {percent(item.alpha)}", PageCell(WORDS[item.side], look=f"side-{item.side}")]
         if item.certified:
             verdict = source.verdict(item)
             words = AUDIT_WORDS[verdict]
