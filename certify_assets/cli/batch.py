@@ -45,10 +45,9 @@ from certify_assets.cli.output import (
 from certify_assets.cli.reading import (
     column_options,
     labelled,
+    read_run_labels,
     read_scores,
     reading_words,
-    remedies,
-    say_read_as,
 )
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
@@ -57,7 +56,6 @@ from certify_assets.tables.drawn import (
     draw_rows,
     draw_sheet,
     keep_labels,
-    labels_of,
     read_draw,
     require_drawn,
     require_first_draw,
@@ -243,9 +241,14 @@ def close(
     seed, rows = read_draw(drawn)
     found, reading = _drawn(certificate, scores, seed, reading, split)
     require_drawn(drawn, rows, found, scores)
-    with remedies():
-        outcomes, notes = labels_of(labels, drawn, {row[1] for row in rows}, reading)
-    say_read_as(labels, notes)
+    given = read_run_labels(labels, reading)
+    given.refuse_others(
+        (row[1] for row in rows),
+        f"which {drawn} does not have",
+        "Label the runs of the draw, with the ids that they have there.",
+    )
+    # an unclear run has no label, and a set counts none beyond it
+    outcomes = {name: outcome for name, outcome in given.outcomes.items() if outcome >= 0}
     results = found.close(outcomes)
     blocks: list[Any] = []
     for side, result in zip(found.sides, results, strict=True):

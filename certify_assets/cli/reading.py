@@ -295,7 +295,7 @@ def calibration(
         if table.outcomes is None:
             say("Without any labels: certify sample draws the runs to label.")
         return labelled(table)
-    found = None if given is None else _read_labels(given, reading)
+    found = None if given is None else read_run_labels(given, reading)
     return _joined(table, found, None if drawn is None else drawn.rows_of(table))
 
 
@@ -304,7 +304,7 @@ def calibration_of(
 ) -> ScoreTable:
     """Return the rows that certificates were issued on, their draw made again."""
     samples = [item.inputs.get("sample") for item in issued]
-    found = None if labels is None else _read_labels(labels, reading)
+    found = None if labels is None else read_run_labels(labels, reading)
     if not any(samples):
         return labelled(table) if found is None else _joined(table, found, None)
     if any(sample != samples[0] for sample in samples):
@@ -328,7 +328,7 @@ def labelled_rows(table: ScoreTable, labels: Path | None, reading: ReadingOption
     """Return the rows of a table that have an outcome, or a label of a file, in its order."""
     if labels is None:
         return labelled(table)
-    found = _read_labels(labels, reading)
+    found = read_run_labels(labels, reading)
     if found.waiting is not None:
         scored = table.take(~np.isnan(table.scores))
         if waiting := found.waiting.intersection(names_of(scored)[1]):
@@ -358,7 +358,8 @@ def _joined(table: ScoreTable, found: RunLabels | None, drawn: ScoreTable | None
     return replace(joined.take(known), left_out=int(np.count_nonzero(~known)))
 
 
-def _read_labels(path: Path, reading: ReadingOptions) -> RunLabels:
+def read_run_labels(path: Path, reading: ReadingOptions) -> RunLabels:
+    """Read a file of labels; say what was understood of it that is not plain."""
     with remedies():
         found = RunLabels.read(path, reading)
     say_read_as(path, found.read_as)

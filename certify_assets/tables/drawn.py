@@ -25,7 +25,7 @@ from certify_assets.files import canonical_json, read_json, sha256_bytes, write_
 from certify_assets.tables.columns import ColumnReader
 from certify_assets.tables.reading import matched, read_table
 from certify_assets.tables.run_labels import RunLabels, require_ids
-from certify_assets.tables.score_table import ScoreTable, read_labels
+from certify_assets.tables.score_table import ScoreTable
 from certify_assets.tables.settings import COLUMNS, DRAWN_BY, ReadingOptions
 from certify_assets.words import number_of
 
@@ -212,11 +212,7 @@ def labels_of_draw(rows: ScoreTable, found: RunLabels | None, table: ScoreTable)
         (table, f"and {table.path} has no such run", "Write trajectory_id alike in both files."),
         (rows, "which was not drawn", "Labels that were there before a draw prove nothing."),
     ):
-        if strange := sorted(found.outcomes.keys() - set(names_of(known)[1])):
-            raise InputError(
-                f"{found.path} labels {strange[0]!r}, {fault} ({len(strange)} such labels). "
-                f"{remedy}"
-            )
+        found.refuse_others(names_of(known)[1], fault, remedy)
     return found.join(rows)
 
 
@@ -332,26 +328,3 @@ def require_first_draw(scores: Path, draw: BatchDraw) -> None:
         "away."
     )
     require_first(scores, "draw", runs, seed=draw.seed, sha256=draw.batch_sha256, remedy=remedy)
-
-
-def labels_of(
-    path: Path, drawn: Path, allowed: set[str], reading: ReadingOptions
-) -> tuple[dict[str, int], Sequence[str]]:
-    """Read the outcomes of drawn runs by trajectory_id; an empty one is no label yet.
-
-    Returns them with what was understood of the file.
-    """
-    ids, outcomes, *_, table = read_labels(path, reading)
-    found: dict[str, int] = {}
-    for place, (name, outcome) in enumerate(zip(ids.tolist(), outcomes.tolist(), strict=True)):
-        if outcome >= 0 and found.setdefault(name, outcome) != outcome:
-            raise InputError(
-                f"{path}, {table.row(place)} gives {name!r} another outcome than an earlier "
-                "row. Settle which one holds."
-            )
-    if strange := sorted(set(found) - allowed):
-        raise InputError(
-            f"{path} labels {strange[0]!r}, which {drawn} does not have ({len(strange)} such "
-            "labels). Label the runs of the draw, with the ids that they have there."
-        )
-    return found, table.read_as

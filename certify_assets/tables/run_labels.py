@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -122,6 +122,13 @@ class RunLabels:
         assert table.trajectories is not None
         found = [self.outcomes.get(name, UNLABELLED) for name in table.trajectories.tolist()]
         return replace(table, outcomes=np.array(found, dtype=np.int8))
+
+    def refuse_others(self, runs: Iterable[str], fault: str, remedy: str) -> None:
+        """Refuse labels of other runs than these."""
+        if strange := sorted(self.outcomes.keys() - set(runs)):
+            raise InputError(
+                f"{self.path} labels {strange[0]!r}, {fault} ({len(strange)} such labels). {remedy}"
+            )
 
     def no_match(self, table: ScoreTable) -> InputError:
         """Return the error of labels of which none names a run of a table."""

@@ -90,16 +90,17 @@ def test_labels_that_do_not_fit_the_draw_are_refused(call: Call, tables: Path) -
     contrary = f"{lines[1][:-1]}{1 - int(lines[1][-1])}"
     for labels, words in (
         ([*lines, f"{other},1"], repr(other)),
-        ([*lines, contrary], "another outcome than an earlier row"),
+        ([*lines, contrary], "another outcome than row 1"),
     ):
         (tables / "labels.csv").write_text("\n".join(labels), "utf-8")
         answer = call(CLOSING)
         assert answer.code == 2 and words in answer.err, answer.err
-    # of a side nothing counts after a run without a label
-    (tables / "labels.csv").write_text("\n".join([lines[0], *lines[2:]]), "utf-8")
-    first, second = call(f"{CLOSING} --json").json["certificates"]
-    assert (first["labels_used"], second["labels_used"]) == (0, 10)
-    assert first["label_next"][0] == draw["trajectory_id"][0]
+    # of a side nothing counts after a run without a label, or with an unclear one
+    for part in (lines[2:], [f"{lines[1][:-1]}unclear", *lines[2:]]):
+        (tables / "labels.csv").write_text("\n".join([lines[0], *part]), "utf-8")
+        first, second = call(f"{CLOSING} --json").json["certificates"]
+        assert (first["labels_used"], second["labels_used"]) == (0, 10)
+        assert first["label_next"][0] == draw["trajectory_id"][0]
 
 
 def test_what_both_sides_need_is_asked_for(call: Call, tables: Path) -> None:
