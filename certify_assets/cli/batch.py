@@ -56,6 +56,7 @@ from certify_assets.tables.drawn import (
     draw_rows,
     draw_sheet,
     keep_labels,
+    names_of,
     read_draw,
     require_drawn,
     require_first_draw,
@@ -309,13 +310,8 @@ def _planned(
 
 def _batch(scores: Path, reading: ReadingOptions, split: str | None) -> Batch:
     table = read_scores(scores, reading).choose_split(split, required=True)
-    if table.trajectories is None:
-        raise InputError(
-            f"{scores} has no column trajectory_id, by which a draw names the runs. Name the one "
-            "that it has with --columns id=NAME."
-        )
-    names, tasks = (list(map(str, values)) for values in (table.trajectories, table.tasks))
-    return Batch.of(names, tasks, table.scores)
+    tasks, runs = names_of(table)
+    return Batch.of(runs, tasks, table.scores)
 
 
 def _history(path: Path, reading: ReadingOptions) -> History:

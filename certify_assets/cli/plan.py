@@ -46,6 +46,7 @@ from certify_assets.tables.drawn import (
     drawn_rows,
     filled,
     has_several,
+    keep_labels,
     require_first_sample,
     sheet,
 )
@@ -243,11 +244,7 @@ def sample(
     if (success_rate is None) != (auroc is None):
         raise click.UsageError("A plan needs --success-rate and --auroc. Give both or neither.")
     outcome = {**COLUMNS, **reading.columns}["outcome"]
-    if out.is_file() and filled(out, outcome):
-        raise InputError(
-            f"{out} has labels already, and a draw that follows labels proves nothing. Certify "
-            "with it, or write the new draw to another file."
-        )
+    keep_labels(out, outcome)
     whole = read_scores(scores, reading, outcomes=False, judge=judge)
     _require_unlabelled(whole, outcome)
     table = whole.choose_split("cal")

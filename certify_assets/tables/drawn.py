@@ -52,10 +52,10 @@ def filled(source: Any, column: str) -> int:
     return sum(cell is not None and cell == cell and str(cell).strip() != "" for cell in cells)
 
 
-def keep_labels(out: Path | None) -> None:
-    """Refuse to write over a table that people have labelled."""
+def keep_labels(out: Path | None, outcome: str = "outcome") -> None:
+    """Refuse to write over a table that people have labelled, in a column of that name."""
     try:
-        count = filled(out, "outcome") if out is not None and out.is_file() else 0
+        count = filled(out, outcome) if out is not None and out.is_file() else 0
     except InputError:
         return  # no table of ours
     if count:

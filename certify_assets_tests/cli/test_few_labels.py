@@ -98,7 +98,7 @@ def test_labels_may_be_written_into_the_draw_or_stand_in_the_table(
     of_draw = call(f"{ASKED} --json").json
     assert of_draw == of_table and of_draw["certified"]
     again = call("sample full.csv --count 70 --out draw.csv")
-    assert again.code == 2 and "draw.csv has labels already" in again.err
+    assert again.code == 2 and "draw.csv holds" in again.err
 
 
 def test_a_new_user_is_told_the_next_step(call: Call, tables: Path) -> None:
