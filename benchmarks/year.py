@@ -59,9 +59,9 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.families.lexical import LexicalJudge
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits
-from certify_assets.operations.batches import BatchRecord, batch_names
+from certify_assets.operations.batches import batch_names, decided
 from certify_assets.operations.decisions import load_decisions
-from certify_assets.operations.deployment import read_alarms, read_deployments
+from certify_assets.operations.deployment import Alarm, read_deployments
 from certify_assets.operations.labels import label_table
 from certify_assets.operations.monitoring import MonitorRecord
 from certify_assets.storage.store import Store
@@ -362,7 +362,7 @@ class Year:
         # no time passes here: what waits for a draw is four weeks old by then, as it may get
         drawn = ["--draw"] if number % 4 == 0 else []
         platform.call("ops", "ingest", NAME, path, *drawn)
-        record = BatchRecord.load(platform.corpus(), batch_names(platform.corpus())[-1])
+        record = decided(platform.corpus(), batch_names(platform.corpus())[-1]).content
         week = Week(number, len(runs), record.batch, notes=notes)
         self.weeks.append(week)
         if record.refusal is not None:
@@ -387,7 +387,7 @@ class Year:
     def _note(self, week: Week) -> None:
         """Note alarms and deployments that the week has brought."""
         corpus = self.platform.corpus()
-        alarms, deployed = len(read_alarms(corpus)), len(read_deployments(corpus))
+        alarms, deployed = len(corpus.events(Alarm)), len(read_deployments(corpus))
         judge = JudgedCorpus(corpus, "lexical")
         if judge.store.exists(judge.key("monitor.json")):
             for entry in MonitorRecord.from_dict(judge.read("monitor.json")).monitors:
@@ -417,7 +417,7 @@ class Year:
     def _tamper(self) -> str:
         """Alter a stored table of decisions, see that the next call refuses, and restore it."""
         corpus = self.platform.corpus()
-        record = BatchRecord.load(corpus, self.weeks[-1].batch)
+        record = decided(corpus, self.weeks[-1].batch).content
         table = corpus.store.objects.path(record.objects["decisions"])
         kept = table.read_bytes()
         frame = pd.read_parquet(table)

@@ -133,16 +133,16 @@ class WorkspaceCorpus(Corpus):
 
     def deployment(self) -> Deployment:
         """Open the deployment; why nothing may be decided is its ``refusal``."""
-        from certify_assets.operations.deployment import Deployment
+        from certify_assets.operations.deployment import open_deployment
 
-        return Deployment.of(self)
+        return open_deployment(self)
 
     def decide(self, batch: str) -> BatchRecord:
         """Decide a received batch where it is not, by the deployment; return its decisions."""
-        from certify_assets.operations.batches import BatchRecord
+        from certify_assets.operations.batches import decided
         from certify_assets.operations.deciding import decide_batch
 
-        return decide_batch(self, batch) or BatchRecord.load(self, batch)
+        return decide_batch(self, batch) or decided(self, batch).content
 
     def receive(self, paths: Sequence[str] = (), *, format: str = "") -> Received:
         """Import new runs into a batch, from paths or from the inbox; nothing is decided yet."""

@@ -90,7 +90,7 @@ def ingest(
     from certify_assets.operations.batch_audit import readable_audits, standing_record
     from certify_assets.operations.batches import is_decided, waiting_batches
     from certify_assets.operations.deciding import decide_ready
-    from certify_assets.operations.deployment import Deployment
+    from certify_assets.operations.deployment import open_deployment
     from certify_assets.operations.receiving import receive, undo_batch
 
     if undo is not None:
@@ -128,7 +128,7 @@ def ingest(
     refused = any(not item.decided for item in records)
     if dry_run and (came or waiting_batches(corpus)):
         # what the call itself would find
-        refusal = Deployment.of(corpus).refusal
+        refusal = open_deployment(corpus).refusal
         refused |= refusal is not None
         if refusal is not None:
             say(str(refusal))

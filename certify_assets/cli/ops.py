@@ -175,10 +175,10 @@ def status(corpus: Corpus) -> None:
     from certify_assets.operations.batch_audit import audits_version
     from certify_assets.operations.batch_drawing import close_batches, waiting_runs
     from certify_assets.operations.deployment import (
-        Deployment,
         behind,
         deployed_spending,
         load_deployment,
+        open_deployment,
         read_deployments,
     )
     from certify_assets.operations.outcomes import outcome_counts
@@ -197,7 +197,7 @@ def status(corpus: Corpus) -> None:
     except CertifyError as error:
         spent = str(error)
     earlier = read_deployments(corpus)
-    found, refusal = load_deployment(corpus), Deployment.of(corpus).refusal
+    found, refusal = load_deployment(corpus), open_deployment(corpus).refusal
     document = {
         "corpus": corpus.name,
         "deployment": None if found is None else found.to_dict(),

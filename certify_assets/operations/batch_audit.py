@@ -24,6 +24,7 @@ from certify_assets.operations.batches import (
     DrawnBatch,
     batch_names,
     closing_of,
+    decided,
     decisions_sha256,
     draw_of,
     open_draws,
@@ -322,7 +323,7 @@ def settled_rows(audit: BatchAudit) -> pd.DataFrame:
 
 def standing_record(corpus: Corpus, batch: str) -> BatchRecord:
     """Return how a batch was decided, with what its draw promises by now."""
-    record, draw = BatchRecord.load(corpus, batch), draw_of(corpus, batch)
+    record, draw = decided(corpus, batch).content, draw_of(corpus, batch)
     if draw is None:
         return record
     audit = BatchAudit.load(corpus, draw) if draw else None

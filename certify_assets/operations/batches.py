@@ -122,11 +122,6 @@ class BatchRecord(_BatchEvent):
         found = [f"{item['code']}: {item['message']}" for item in self.findings]
         return [*found, *([str(self.refusal)] if self.refusal else [])]
 
-    @classmethod
-    def load(cls, corpus: Corpus, batch: str) -> BatchRecord:
-        """Return how a batch was decided."""
-        return decided(corpus, batch).content
-
     def to_dict(self) -> dict[str, Any]:
         """Return it as a JSON object, without `bill` where there is none."""
         return self.model_dump(mode="json", exclude={"bill"} if self.bill is None else None)

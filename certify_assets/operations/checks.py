@@ -15,10 +15,10 @@ from certify_assets.operations.audit_sample import OPEN_SHARE
 from certify_assets.operations.batch_audit import batch_audits
 from certify_assets.operations.batch_drawing import waiting_runs
 from certify_assets.operations.deployment import (
-    Deployment,
     behind,
     deployed_spending,
     load_deployment,
+    open_deployment,
 )
 from certify_assets.operations.monitoring import load_monitor
 from certify_assets.operations.notifications import certificate_age, read_notifications
@@ -70,7 +70,7 @@ def deployment_stands(corpus: Corpus) -> Verdict:
     """
     from certify_assets.certificates import Sides
 
-    now = Deployment.of(corpus)
+    now = open_deployment(corpus)
     if now.refusal is not None:
         status = "WARN" if now.refusal.code == "not_deployed" else "ERROR"
         return Verdict(status, str(now.refusal))

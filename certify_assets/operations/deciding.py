@@ -42,7 +42,7 @@ from certify_assets.operations.batches import (
 )
 from certify_assets.operations.coverage import Coverage, compare_batch, cover
 from certify_assets.operations.decisions import DECISION_COLUMNS, NOT_COVERED, PROVISIONAL
-from certify_assets.operations.deployment import Deployment
+from certify_assets.operations.deployment import Deployment, open_deployment
 from certify_assets.operations.monitoring import monitor_new_labels
 from certify_assets.work import Report, silent
 
@@ -110,7 +110,7 @@ def _deployment(corpus: Corpus) -> Deployment:
         raise
     except CertifyError as error:
         fault = Refusal("alarm", f"New labels cannot be monitored: {error}")
-    deployment = Deployment.of(corpus)
+    deployment = open_deployment(corpus)
     return deployment if fault is None else deployment.refused(fault)
 
 

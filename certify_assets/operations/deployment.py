@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from certify_assets.operations.recertification_record import (
     recertification_certificates,
 )
 from certify_assets.operations.spending import Spending, read_spending
-from certify_assets.storage.events import Event, Head, Payload
+from certify_assets.storage.events import Head, Payload
 from certify_assets.storage.moment import remembered
 
 SCHEMA: Final = "certify_assets/deployment/1"
@@ -89,12 +89,6 @@ class DeploymentRecord(Deployed):
     ledger: Head
     mlflow: Mapping[str, str] | None = None  # None before it is asked
 
-    @classmethod
-    def of(cls, entry: Event[Deployed], mlflow: Mapping[str, str] | None) -> DeploymentRecord:
-        """Return the record of an event."""
-        made, head = dict(entry.content), entry.head
-        return cls(**made, time=entry.time, ledger=head, mlflow=mlflow)
-
     def is_again(self, made: Deployed) -> bool:
         """Whether another deployment names the same, whatever its number."""
         names = Deployed.model_fields.keys() - {"number"}
@@ -123,17 +117,6 @@ class Alarm(Payload):
         return self.certificate_sha256
 
 
-def read_alarms(corpus: Corpus) -> list[Event[Alarm]]:
-    """Return every alarm of a corpus, the oldest first."""
-    return corpus.events(Alarm)
-
-
-def open_alarm(corpus: Corpus, certificates: Collection[str]) -> Event[Alarm] | None:
-    """Return the first alarm of certificates, by their hashes; None where there is none."""
-    alarms = read_alarms(corpus)
-    return next((item for item in alarms if item.content.certificate_sha256 in certificates), None)
-
-
 @remembered
 def load_deployment(corpus: Corpus) -> DeploymentRecord | None:
     """Return the current deployment, the last one; None where there is none."""
@@ -150,7 +133,12 @@ def read_deployments(corpus: Corpus) -> list[DeploymentRecord]:
         for entry in corpus.events(TrackedDeployment, watched=False)
     }
     return [
-        DeploymentRecord.of(entry, told.get(entry.content.number))
+        DeploymentRecord(
+            **dict(entry.content),
+            time=entry.time,
+            ledger=entry.head,
+            mlflow=told.get(entry.content.number),
+        )
         for entry in corpus.events(Deployed)
     ]
 
@@ -176,11 +164,6 @@ class Deployment:
     certificates: tuple[Certificate, ...] = ()  # those that decide, at most one a side
     refusal: Refusal | None = None  # why nothing may be decided; None where the judge decides
 
-    @classmethod
-    def of(cls, corpus: Corpus) -> Deployment:
-        """Open the deployment of a corpus; a fault becomes its refusal, never an exception."""
-        return _opened(corpus)
-
     @property
     def judge(self) -> JudgedCorpus | None:
         """The judge as it was deployed; None where there is none."""
@@ -192,7 +175,8 @@ class Deployment:
 
 
 @remembered
-def _opened(corpus: Corpus) -> Deployment:
+def open_deployment(corpus: Corpus) -> Deployment:
+    """Open the deployment of a corpus; a fault becomes its refusal, never an exception."""
     record = None
     try:
         record = load_deployment(corpus)
@@ -352,7 +336,9 @@ def deployment_fault(
         return Refusal("stale_certificate", str(error))
     if fault := _audit_fault(judge, certificates, own=not record.recertification):
         return Refusal("failed_audit", fault)
-    raised = open_alarm(corpus, {item.sha256 for item in certificates})
+    hashes = {item.sha256 for item in certificates}
+    alarms = corpus.events(Alarm)
+    raised = next((one for one in alarms if one.content.certificate_sha256 in hashes), None)
     if raised is None:
         return None
     alarm = raised.content

@@ -21,7 +21,6 @@ from certify_assets.operations.deployment import (
     Alarm,
     deployed_spending,
     kept_certificates,
-    read_alarms,
     read_deployments,
     strictest_certificates,
 )
@@ -118,7 +117,7 @@ def write_history(corpus: Corpus) -> OperationHistory:
 
 def operation_history(corpus: Corpus) -> OperationHistory:
     """Return the history of a corpus."""
-    spending, alarms, labels = deployed_spending(corpus), read_alarms(corpus), read_labels(corpus)
+    spending, alarms, labels = deployed_spending(corpus), corpus.events(Alarm), read_labels(corpus)
     decided = with_labels(drawn_decisions(corpus), labels)
     first = {entry.content.certificate_sha256: entry.content.at for entry in reversed(alarms)}
     steps: dict[tuple[str, ...], HistoryStep] = {}

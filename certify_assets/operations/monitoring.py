@@ -35,7 +35,6 @@ from certify_assets.operations.deployment import (
     deployment_of,
     labels_before,
     load_deployment,
-    read_alarms,
 )
 from certify_assets.operations.labels import LabelPrefix, read_labels
 from certify_assets.operations.outcomes import known_head, read_outcomes, standing_in, stream_places
@@ -248,15 +247,13 @@ def _is_of_now(record: MonitorRecord, judge: JudgedCorpus) -> bool:
 
 def monitor_new_labels(corpus: Corpus) -> None:
     """Monitor the deployed judge where labels came since: runs without labels raise no alarm."""
-    deployed = load_deployment(corpus)
-    if deployed is None:
+    deployed, now = load_deployment(corpus), known_head(corpus)
+    if deployed is None or not now.sequence:
         return
-    judge = certified_judge(JudgedCorpus(corpus, deployed.judge))
-    if not known_head(corpus).sequence:
-        return
+    judge = deployed.judge_on(corpus)
     record = _stored(judge)
     read = record and record.operation and record.operation.labels
-    if record is None or read != known_head(corpus) or not _is_of_now(record, judge):
+    if record is None or read != now or not _is_of_now(record, judge):
         monitor_judge(judge)
 
 
@@ -363,5 +360,5 @@ def record_alarms(corpus: Corpus, record: MonitorRecord) -> None:
         for entry in record.monitors
         if entry.result.alarm
     ]
-    known = {entry.content.subject for entry in read_alarms(corpus)} if raised else set()
+    known = {entry.content.subject for entry in corpus.events(Alarm)} if raised else set()
     corpus.append(*(alarm for alarm in raised if alarm.subject not in known))

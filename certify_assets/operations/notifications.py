@@ -24,8 +24,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, parse_yaml, sha256_bytes
-from certify_assets.operations.deployment import Deployment, DeploymentRecord, read_alarms
-from certify_assets.storage.events import Event, Payload
+from certify_assets.operations.deployment import Alarm, DeploymentRecord, open_deployment
+from certify_assets.storage.events import Payload
 from certify_assets.storage.store import Store
 
 _TIMEOUT_S: Final = 10.0
@@ -138,11 +138,6 @@ class DeliveryAttempt(Payload):
         return f"{self.event}:{self.target}"
 
 
-def read_deliveries(corpus: Corpus) -> list[Event[DeliveryAttempt]]:
-    """Return every attempt, the oldest first."""
-    return corpus.events(DeliveryAttempt, watched=False)
-
-
 def certificate_age(record: DeploymentRecord, *, now: datetime | None = None) -> timedelta:
     """Return the age of a deployment; zero where its time is in the future."""
     made = datetime.fromisoformat(record.time)
@@ -155,13 +150,13 @@ def gather_events(corpus: Corpus, *, now: datetime | None = None) -> Iterator[No
     def event(kind: str, judge: str, subject: str, message: str) -> NotifiedEvent:
         return NotifiedEvent(kind, corpus.name, judge, subject, f"{corpus}: {message}")
 
-    for alarm in (entry.content for entry in read_alarms(corpus)):
+    for alarm in (entry.content for entry in corpus.events(Alarm)):
         text = (
             f"the monitor of {alarm.judge} raised an alarm on the {alarm.side} side at "
             f"{alarm.alpha:g} after {alarm.at} labelled tasks."
         )
         yield event("alarm", alarm.judge, alarm.subject, text)
-    deployment = Deployment.of(corpus)
+    deployment = open_deployment(corpus)
     record, refusal = deployment.record, deployment.refusal
     judge = "" if record is None else record.judge
     subject = "deployment" if record is None else f"deployment {record.number}"
@@ -196,8 +191,9 @@ def deliver(corpus: Corpus, events: Iterable[NotifiedEvent]) -> list[str]:
 
 
 def _failures(corpus: Corpus, events: list[NotifiedEvent]) -> Iterator[str]:
-    attempts = [entry.content for entry in read_deliveries(corpus)] if events else []
-    sent = {(item.event, item.target) for item in attempts if item.sent}
+    attempts = corpus.events(DeliveryAttempt, watched=False) if events else []
+    made = [entry.content for entry in attempts]
+    sent = {(item.event, item.target) for item in made if item.sent}
     for target in read_notifications(corpus.store).targets if events else ():
         for event in events:
             if event.kind not in target.events or (event.id, target.name) in sent:

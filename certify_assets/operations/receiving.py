@@ -37,7 +37,7 @@ from certify_assets.operations.batches import (
     ready_batches,
     unknown_batch,
 )
-from certify_assets.operations.deployment import Deployment, DeploymentRecord, load_deployment
+from certify_assets.operations.deployment import DeploymentRecord, load_deployment, open_deployment
 from certify_assets.operations.labels import Labelled
 from certify_assets.operations.outcomes import OutcomeKnown
 from certify_assets.storage.urls import local_copies, shown_url
@@ -159,7 +159,7 @@ def receive(
 
 def _outlook(corpus: Corpus, new: pd.DataFrame) -> Iterator[str]:
     """Say which new runs the corpus certificate would not decide, and what waits for a draw."""
-    deployment = Deployment.of(corpus)
+    deployment = open_deployment(corpus)
     if deployment.judge is not None and deployment.refusal is None:
         known = deployment.judge.calibration[0]["agent"]
         strange = new.loc[~new["agent"].isin(known), "agent"]

@@ -16,7 +16,7 @@ from certify_assets.judges.specs import judges
 from certify_assets.operations.audit import load_audits
 from certify_assets.operations.certifier import deciding_sides, load_certificates
 from certify_assets.operations.comparison import comparison_key
-from certify_assets.operations.deployment import Alarm, Deployment, DeploymentRecord, read_alarms
+from certify_assets.operations.deployment import Alarm, DeploymentRecord, open_deployment
 from certify_assets.operations.history import history_key
 from certify_assets.reports.corpus_page import page_key
 from certify_assets.reports.page import render, store_page
@@ -131,7 +131,7 @@ def write_index(store: Store) -> str:
 
 def corpus_entry(corpus: Corpus) -> CorpusEntry:
     """Return what the start page says of a corpus; what cannot be read is said, never raised."""
-    name, deployment = corpus.name, Deployment.of(corpus)
+    name, deployment = corpus.name, open_deployment(corpus)
     record, refusal = deployment.record, deployment.refusal
     if record is None:
         entry = CorpusEntry(name, "nothing", "No judge is deployed", "Every run is reviewed.")
@@ -163,7 +163,7 @@ def _present(store: Store, pages: Sequence[tuple[str, str]]) -> tuple[PageLink, 
 
 
 def _alarms(corpus: Corpus) -> tuple[str, ...]:
-    return tuple(map(_alarm, reversed(read_alarms(corpus))))
+    return tuple(map(_alarm, reversed(corpus.events(Alarm))))
 
 
 def _alarm(raised: Event[Alarm]) -> str:

@@ -26,9 +26,9 @@ from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.operations.certifier import load_certificates
 from certify_assets.operations.decisions import batch_names, load_decisions
 from certify_assets.operations.deploying import deploy
-from certify_assets.operations.deployment import Deployment, load_deployment, read_deployments
+from certify_assets.operations.deployment import load_deployment, open_deployment, read_deployments
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.notifications import read_deliveries
+from certify_assets.operations.notifications import DeliveryAttempt
 from certify_assets.operations.recertification_record import recertifications
 from certify_assets.operations.spending import Schedule, read_spending
 from certify_assets.storage.store import Store
@@ -143,7 +143,7 @@ def test_deliveries_labels_and_the_week_lead_to_certificates(
     )
     assert done.exit_code == 0, done.output
     assert loop.tick("new_versions") == [], "what was never certified is not certified unasked"
-    assert run_corpus("c", quiet=True) == 0
+    assert run_corpus("c", shown="nothing") == 0
     deploy(JudgedCorpus(loop.corpus, "lexical"), sampling=PLAN)
     calibration = set(JudgedCorpus(loop.corpus, "lexical").calibration[0]["trajectory_id"])
 
@@ -159,7 +159,7 @@ def test_deliveries_labels_and_the_week_lead_to_certificates(
     now = load_deployment(loop.corpus)
     assert now is not None and (now.number, now.recertification) == (2, 1)
     assert record.delta == Schedule().share(1)
-    assert Deployment.of(loop.corpus).refusal is None
+    assert open_deployment(loop.corpus).refusal is None
     kept = JudgedCorpus(loop.corpus, "lexical").calibration[0]["trajectory_id"]
     assert set(kept) == calibration, "labels of the review queue never enter CAL"
 
@@ -177,7 +177,7 @@ def test_deliveries_labels_and_the_week_lead_to_certificates(
     renamed = [{**line, **{key: f"b-{line[key]}" for key in names}} for line in lines]
     added.write_text("".join(json.dumps(line) + "\n" for line in renamed), "utf-8")
     assert command(corpus_command, "import", str(added), *name, "--add").exit_code == 0
-    assert Deployment.of(loop.corpus).refusal is None, "it decides by its copies"
+    assert open_deployment(loop.corpus).refusal is None, "it decides by its copies"
     assert len(loop.tick("new_versions")) == 1
     assert loop.tick("new_versions") == []
     judge = JudgedCorpus(loop.corpus, "lexical")
@@ -187,12 +187,12 @@ def test_deliveries_labels_and_the_week_lead_to_certificates(
     total = read_spending(loop.corpus).of("lexical").total()
     assert total in page and f"{DELTA + Schedule().share(1) + Schedule().share(2):.4g} of" in total
     assert command(ops, "deploy", "c", "lexical", *given[1:]).exit_code == 0
-    assert Deployment.of(loop.corpus).refusal is None
+    assert open_deployment(loop.corpus).refusal is None
     loop.week()
     assert len(read_deployments(loop.corpus)) == 4
     assert loop.tick("reviewed_labels") == []
 
-    sent = [item.content.about for item in read_deliveries(loop.corpus) if item.content.sent]
+    sent = [item.content.about for item in loop.corpus.events(DeliveryAttempt) if item.content.sent]
     assert not sent and not messages, "nothing is wrong"
     with dg.DagsterInstance.get() as instance:
         assert instance.get_dynamic_partitions(CORPORA) == ["c"]

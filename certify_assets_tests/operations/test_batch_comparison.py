@@ -15,7 +15,7 @@ from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.families.lexical import LexicalJudge
 from certify_assets.operations.audit_sample import SamplingPlan
-from certify_assets.operations.batches import BatchRecord
+from certify_assets.operations.batches import BatchRecord, decided
 from certify_assets.operations.coverage import BatchComparison
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import decisions_of
@@ -42,7 +42,7 @@ def _decide(store: Store, path: Path, **delivery: Any) -> BatchRecord:
 
 def _comparison(store: Store, batch: str) -> BatchComparison:
     corpus = Corpus(store, "c")
-    return BatchComparison.of(corpus, BatchRecord.load(corpus, batch))
+    return BatchComparison.of(corpus, decided(corpus, batch).content)
 
 
 def _codes(document: BatchRecord) -> set[str]:

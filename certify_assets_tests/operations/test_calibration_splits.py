@@ -13,7 +13,7 @@ from certify_assets.judges.specs import JUDGES
 from certify_assets.operations import certifier
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.deploying import deploy
-from certify_assets.operations.deployment import Deployment
+from certify_assets.operations.deployment import open_deployment
 from certify_assets.operations.ledger import registrations
 from certify_assets.operations.recertification import plan_recertification
 from certify_assets.reports.judge_page import write_page
@@ -164,7 +164,7 @@ def test_a_deployment_on_cal_alone_still_decides(certified: Store) -> None:
     certifier.certify_judge(judged(certified))
     audit_judge(judged(certified))
     deploy(judged(certified), track=False)
-    deployment = Deployment.of(Corpus(certified, "c"))
+    deployment = open_deployment(Corpus(certified, "c"))
     assert deployment.refusal is None
     assert deployment.certificates[0].provenance["split"] == "cal"
 

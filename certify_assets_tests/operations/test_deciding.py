@@ -22,7 +22,7 @@ from certify_assets.operations.checks import deployment_stands
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import DECISION_COLUMNS, decisions_of
 from certify_assets.operations.deploying import deploy
-from certify_assets.operations.deployment import Deployment, load_deployment
+from certify_assets.operations.deployment import load_deployment, open_deployment
 from certify_assets.operations.receiving import receive
 from certify_assets.storage.store import Store
 from certify_assets_tests.batch_builders import stored_object
@@ -84,7 +84,7 @@ def test_scores_of_another_scale_decide_nothing(
 def test_every_row_says_what_it_stands_on(deployed: Store, tmp_path: Path) -> None:
     document = decided(deployed, tmp_path, tasks=40)
     frame = decisions_of(Corpus(deployed, "c"), document.batch)
-    certificates = Deployment.of(Corpus(deployed, "c")).certificates
+    certificates = open_deployment(Corpus(deployed, "c")).certificates
     assert tuple(frame.columns) == DECISION_COLUMNS and len(frame) == 160 and document.decided
     runs = batch_runs(Corpus(deployed, "c"), document.batch)
     again = judged(deployed).score_runs(runs)[0]
@@ -111,7 +111,7 @@ def test_every_row_says_what_it_stands_on(deployed: Store, tmp_path: Path) -> No
     }
     assert (
         0 < document.decisions["reject"] < 160
-        and BatchRecord.load(Corpus(deployed, "c"), document.batch) == document
+        and Corpus(deployed, "c").last(BatchRecord, document.batch).content == document
     )
 
 

@@ -21,9 +21,9 @@ from certify_assets.operations import certifier
 from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.operations.deploying import ALIAS, deploy, model_name, redeploy
 from certify_assets.operations.deployment import (
-    Deployment,
     kept_certificates,
     load_deployment,
+    open_deployment,
     read_deployments,
 )
 from certify_assets.operations.ledger import record_read
@@ -57,7 +57,7 @@ def test_the_strictest_budget_that_certifies_is_deployed_and_its_certificates_ar
     operated: Store,
 ) -> None:
     made = put(operated, sampling=SamplingPlan(0.1, 7))
-    certificates = Deployment.of(Corpus(operated, "c")).certificates
+    certificates = open_deployment(Corpus(operated, "c")).certificates
     assert load_deployment(Corpus(operated, "c")) == made and made.number == 1
     assert (
         made.alpha == {item.side: item.alpha for item in certificates}
@@ -71,7 +71,7 @@ def test_the_strictest_budget_that_certifies_is_deployed_and_its_certificates_ar
         *(f"{name}_sha256" for name in names),
         "grid",
     } and made.sampling == SamplingPlan(0.1, 7)
-    assert Deployment.of(Corpus(operated, "c")).refusal is None
+    assert open_deployment(Corpus(operated, "c")).refusal is None
 
 
 def test_a_way_back_is_deploying_the_earlier_one_again(operated: Store) -> None:
@@ -92,7 +92,7 @@ def test_a_way_back_is_deploying_the_earlier_one_again(operated: Store) -> None:
     other_trajectories(operated)
     back = redeploy(Corpus(operated, "c"), 2, track=False)
     assert (back.objects, back.certificates) == (second.objects, second.certificates)
-    assert Deployment.of(Corpus(operated, "c")).refusal is None, "by what it was made of"
+    assert open_deployment(Corpus(operated, "c")).refusal is None, "by what it was made of"
     other_scores(operated)
     pin_present_files(operated)
     with pytest.raises(StaleCertificateError, match="deployment 5 of c cannot decide"):
@@ -110,7 +110,7 @@ def test_a_budget_at_which_nothing_is_certified_is_refused(operated: Store) -> N
         put(operated, alpha=0.3)
     assert (
         load_deployment(Corpus(operated, "c")) is None
-        and Deployment.of(Corpus(operated, "c")).refusal.code == "not_deployed"
+        and open_deployment(Corpus(operated, "c")).refusal.code == "not_deployed"
     )  # type: ignore[union-attr]
 
 
@@ -179,7 +179,7 @@ def test_what_does_not_stand_is_neither_deployed_nor_decides(
     put(operated)
     fault(operated)
     pin_present_files(operated)
-    refusal = Deployment.of(Corpus(operated, "c")).refusal
+    refusal = open_deployment(Corpus(operated, "c")).refusal
     assert refusal is not None and refusal.code == code and words in refusal.sentence
     with pytest.raises(error, match=words):
         put(operated)
@@ -211,7 +211,7 @@ def test_a_judge_taken_as_the_best_of_several_is_refused_or_said_to_be(operated:
 
 def test_labels_that_speak_against_every_budget_stop_each(operated: Store) -> None:
     made = put(operated, alpha=0.2)
-    assert made.alpha == {"reject": 0.2} and Deployment.of(Corpus(operated, "c")).refusal is None
+    assert made.alpha == {"reject": 0.2} and open_deployment(Corpus(operated, "c")).refusal is None
     place_wrong_labels(operated)
     for alpha in (0.1, 0.2):
         with pytest.raises(
@@ -279,4 +279,4 @@ def test_a_deployment_holds_without_mlflow_and_says_so(
         and "secret" not in made.mlflow["error"]
         and load_deployment(Corpus(operated, "c")) == made
     )
-    assert Deployment.of(Corpus(operated, "c")).refusal is None
+    assert open_deployment(Corpus(operated, "c")).refusal is None

@@ -17,7 +17,7 @@ from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import load_decisions
 from certify_assets.operations.deploying import deploy
-from certify_assets.operations.deployment import Deployment
+from certify_assets.operations.deployment import open_deployment
 from certify_assets.operations.receiving import receive
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
@@ -87,11 +87,11 @@ def test_a_server_decides_as_long_as_it_is_the_registered_one(
     )
     configure(operated, server, model="other")
     assert (
-        "another" in str(Deployment.of(Corpus(operated, "c")).refusal)
-        and Deployment.of(Corpus(operated, "c")).refusal.code == "stale_certificate"
+        "another" in str(open_deployment(Corpus(operated, "c")).refusal)
+        and open_deployment(Corpus(operated, "c")).refusal.code == "stale_certificate"
     )  # type: ignore[union-attr]
     configure(operated, server, prices={"prompt": 2.0, "completion": 10.0})
-    assert Deployment.of(Corpus(operated, "c")).refusal is None
+    assert open_deployment(Corpus(operated, "c")).refusal is None
 
 
 def test_a_server_that_is_down_leaves_the_batch_waiting(operated: Store, tmp_path: Path) -> None:

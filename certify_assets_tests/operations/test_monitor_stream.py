@@ -16,7 +16,7 @@ from certify_assets.operations.audit_sample import (
     drawn_decisions,
     monitored_rows,
 )
-from certify_assets.operations.deployment import read_alarms, strictest_certificates
+from certify_assets.operations.deployment import Alarm, strictest_certificates
 from certify_assets.operations.labels import Label, append_label
 from certify_assets.operations.monitoring import load_monitor, monitor_judge, operation_stream
 from certify_assets.operations.recertification import recertify
@@ -134,7 +134,7 @@ def test_an_alarm_is_raised_recorded_once_with_its_time_and_stays(
     assert len(monitor_markdown(document)) < 1000 and len(monitor_metrics(document)) <= 12
     assert "Labels and outcomes up to event" in page_of(store)
     monitor_judge(judge_of(store))
-    entries = read_alarms(Corpus(store, "one"))
+    entries = Corpus(store, "one").events(Alarm)
     alarms = {entry.content.certificate_sha256: entry.content for entry in entries}
     # one of each certificate that is above its budget, and none twice
     assert len(alarms) == len(entries)

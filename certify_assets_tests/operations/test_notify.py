@@ -17,9 +17,9 @@ from certify_assets.errors import InputError
 from certify_assets.operations import notifications
 from certify_assets.operations.notifications import (
     VARIABLE,
+    DeliveryAttempt,
     NotifiedEvent,
     deliver,
-    read_deliveries,
     read_notifications,
 )
 from certify_assets.storage.store import Store
@@ -113,14 +113,14 @@ def test_a_service_of_apprise_gets_the_message_once_and_its_address_is_kept_nowh
     assert "not taken by the service" in sentence and "127.0.0.1" not in sentence
     for _ in range(2):
         assert deliver(Corpus(store, "c"), [EVENT, EVENT]) == []
-    found = [item.content for item in read_deliveries(Corpus(store, "c"))]
+    found = [item.content for item in Corpus(store, "c").events(DeliveryAttempt)]
     assert [(item.sent, bool(item.why)) for item in found] == [(False, True), (True, False)]
     assert len(server.got) == 2, "the first is refused, the second taken, and none is sent again"
     message = json.loads(server.got[1][1])
     assert message["title"] == "alarm: c" and message["type"] == "failure"
     assert message["message"] == f"{EVENT.message}\n\nEvent {EVENT.id}"
     journal = "".join(
-        item.content.model_dump_json() for item in read_deliveries(Corpus(store, "c"))
+        item.content.model_dump_json() for item in Corpus(store, "c").events(DeliveryAttempt)
     )
     kept = [journal, caplog.text, *capfd.readouterr()]
     assert all("confidential" not in text for text in kept)
@@ -148,7 +148,7 @@ def test_an_address_of_apprise_that_cannot_be_used_is_said_without_it(
     (sentence,) = deliver(Corpus(store, "c"), [EVENT])
     assert why in sentence
     journal = "".join(
-        item.content.model_dump_json() for item in read_deliveries(Corpus(store, "c"))
+        item.content.model_dump_json() for item in Corpus(store, "c").events(DeliveryAttempt)
     )
     assert all("confidential" not in text for text in (sentence, journal, caplog.text))
 
@@ -175,7 +175,10 @@ def test_a_document_that_cannot_be_used_is_said_and_stops_nothing(
 def test_without_a_document_nobody_is_told_and_the_environment_may_name_one(
     store: Store, server: Any, on_call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert deliver(Corpus(store, "c"), [EVENT]) == [] and read_deliveries(Corpus(store, "c")) == []
+    assert (
+        deliver(Corpus(store, "c"), [EVENT]) == []
+        and Corpus(store, "c").events(DeliveryAttempt) == []
+    )
     path = tmp_path / "n.yaml"
     path.write_text("certificate_days: 30\ntargets: [{name: a, apprise: ON_CALL}]\n", "utf-8")
     monkeypatch.setenv(VARIABLE, str(path))

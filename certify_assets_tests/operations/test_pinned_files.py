@@ -22,7 +22,7 @@ from certify_assets.operations.checks import deployment_stands
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import decisions_of
 from certify_assets.operations.deploying import deploy, redeploy
-from certify_assets.operations.deployment import Deployment, DeploymentRecord, behind
+from certify_assets.operations.deployment import DeploymentRecord, behind, open_deployment
 from certify_assets.operations.history import operation_history
 from certify_assets.operations.lineage import follow
 from certify_assets.operations.receiving import receive
@@ -101,7 +101,7 @@ def test_a_delivery_and_a_training_change_no_decision(operated: Store, tmp_path:
         "score"
     ]
     assert scores.notna().all()
-    assert Deployment.of(Corpus(operated, "c")).refusal is None
+    assert open_deployment(Corpus(operated, "c")).refusal is None
 
 
 def deliver_again(
@@ -132,7 +132,7 @@ def test_a_label_of_cal_that_is_corrected_ends_the_deployment(
             each["trajectory_id"] = f"again-{each['trajectory_id']}"
 
     deliver_again(operated, tmp_path, correct)
-    refusal = Deployment.of(Corpus(operated, "c")).refusal
+    refusal = open_deployment(Corpus(operated, "c")).refusal
     assert refusal is not None and refusal.code == "corrected_labels"
     assert "1 runs of CAL" in refusal.sentence and "have other labels than" in refusal.sentence
     document = decided(operated, tmp_path, seed=11)
@@ -157,7 +157,7 @@ def test_ids_that_pass_to_other_runs_correct_no_label(operated: Store, tmp_path:
                 row["trajectory_id"] = name
 
     deliver_again(operated, tmp_path, number_again)
-    assert Deployment.of(Corpus(operated, "c")).refusal is None
+    assert open_deployment(Corpus(operated, "c")).refusal is None
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from certify_assets.operations.checks import (
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.decisions import decisions_of
 from certify_assets.operations.deploying import deploy, promote, redeploy
-from certify_assets.operations.deployment import Deployment, load_deployment, read_deployments
+from certify_assets.operations.deployment import load_deployment, open_deployment, read_deployments
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.lineage import follow
 from certify_assets.operations.monitoring import monitor_judge
@@ -103,7 +103,7 @@ def test_a_recertification_is_deployed_and_decides(store: Store) -> None:
     assert now.recertification == document["number"] and set(now.certificates) <= set(
         document["certificates"]
     )
-    assert Deployment.of(Corpus(store, "c")).refusal is None
+    assert open_deployment(Corpus(store, "c")).refusal is None
     assert (
         promote(Corpus(store, "c"), load_recertification(Corpus(store, "c"), 1)) == now
         and len(read_deployments(Corpus(store, "c"))) == 2
@@ -179,7 +179,7 @@ def test_labels_that_show_errors_stop_the_next_batch_and_every_certificate_that_
     assert set(decisions_of(Corpus(store, "c"), bring(store, seed=2))["reason"]) == {"alarm"}
     # an alarm stays, also where its labels are gone from the monitor's document
     store.delete("judges/lexical/c/monitor.json")
-    refusal = Deployment.of(Corpus(store, "c")).refusal
+    refusal = open_deployment(Corpus(store, "c")).refusal
     assert (
         refusal is not None
         and refusal.code == "alarm"
@@ -214,7 +214,7 @@ def test_after_an_alarm_the_drawn_tasks_of_refused_batches_are_scored_for_the_re
     with pytest.raises(GateClosedError):
         promote(Corpus(store, "c"), document)
     assert (
-        Deployment.of(Corpus(store, "c")).refusal is not None
+        open_deployment(Corpus(store, "c")).refusal is not None
         and len(read_deployments(Corpus(store, "c"))) == 1
     )
 

@@ -25,7 +25,7 @@ from certify_assets.judges.specs import SIDES
 from certify_assets.operations import batch_drawing, deciding, history, receiving
 from certify_assets.operations.batch_audit import STATES
 from certify_assets.operations.batch_drawing import waiting_runs
-from certify_assets.operations.batches import BatchRecord, batch_names
+from certify_assets.operations.batches import batch_names, decided
 from certify_assets.operations.decisions import PROVISIONAL, decisions_of, load_decisions
 from certify_assets.operations.deployment import deployed_spending, load_deployment
 from certify_assets.operations.labels import write_label_table
@@ -133,11 +133,11 @@ def decisions(step: AssetStep) -> Made:
     counts = {kind: sum(item.decisions.get(kind, 0) for item in records) for kind in kinds}
     remarks = " ".join(remark for item in records for remark in item.remarks)
     names = batch_names(corpus)
-    decided = [BatchRecord.load(corpus, name) for name in names]
+    rows = sum(decided(corpus, name).content.rows for name in names)
     last = decisions_of(corpus, names[-1]) if names else load_decisions(corpus)
     certificates = dict.fromkeys(found for item in records for found in item.certificates)
     metadata = {
-        **table_metadata(last, rows=sum(item.rows for item in decided)),
+        **table_metadata(last, rows=rows),
         **column_lineage(_sources(step.project, corpus)),
         "promises": {item.batch: list(item.promises) for item in records},
         "batches": [item.to_dict() for item in records],
