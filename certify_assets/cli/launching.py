@@ -80,8 +80,10 @@ def platform(store: Store, module: str = _EXECUTION) -> Iterator[Any]:
         os.environ.update(before)
 
 
-def run_corpus(corpus: Corpus, *, quiet: bool, judges: Sequence[str] = ()) -> None:
+def run_corpus(corpus: Corpus, *, shown: str, judges: Sequence[str] = ()) -> None:
     """Materialize the whole pipeline for one corpus, with the judges that are named alone.
+
+    `shown` is one of `Shown` of the module that executes it.
 
     Raises
     ------
@@ -95,7 +97,7 @@ def run_corpus(corpus: Corpus, *, quiet: bool, judges: Sequence[str] = ()) -> No
         say(f"{gone} is gone; the runs are used as they were imported.")
     with platform(Store(corpus.store.root)) as execution:
         try:
-            code = execution.run_corpus(corpus.name, quiet=quiet, judges=judges)
+            code = execution.run_corpus(corpus.name, shown=shown, judges=judges)
         except Exception as error:
             # SQLAlchemy names the error of the database
             if not isinstance(getattr(error, "orig", error), sqlite3.Error | OSError):

@@ -32,7 +32,9 @@ _LATER: Final = 3
 BARS_AFTER_S: Final = 2.0
 DRAWN_EVERY_S: Final = 0.2
 #: commands that show their progress themselves, serve, or ask
-_OWN: Final = ("run", "demo", "ui", "research", "review serve", "corpus rm")
+_OWN: Final = ("ui", "research", "review serve", "corpus rm")
+#: commands of which a log has the line of each corpus, and that say nothing else before they end
+_IN_A_LINE: Final = ("run", "demo")
 
 
 @contextmanager
@@ -124,11 +126,13 @@ def _beat(words: str, patience: float, over: threading.Event) -> None:
 @contextmanager
 def heartbeat(words: str, *, patience: float) -> Iterator[None]:
     """Show in a terminal what a command is at, with the time left; say elsewhere that it is."""
-    if any(f"{words} ".startswith(f"{name} ") for name in _OWN):
+    in_terminal = sys.stderr.isatty()
+    silent = _OWN if in_terminal else (*_OWN, *_IN_A_LINE)
+    if any(f"{words} ".startswith(f"{name} ") for name in silent):
         yield
         return
     over = threading.Event()
-    watch = (_draw, over) if sys.stderr.isatty() else (_beat, words, patience, over)
+    watch = (_draw, over) if in_terminal else (_beat, words, patience, over)
     thread = threading.Thread(target=watch[0], args=watch[1:], daemon=True)
     thread.start()
     try:

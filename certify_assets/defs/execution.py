@@ -7,7 +7,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import dagster as dg
 
@@ -31,7 +31,11 @@ from certify_assets.operations.labels import write_label_table
 from certify_assets.storage.events import head_text
 from certify_assets.storage.root import default_root
 from certify_assets.storage.store import Store
+from certify_assets.work import WorkStage, under_way
 
+#: how a run is shown: not at all, as a bar in a terminal, with what checks warn of, or with a line
+#: a step as well
+Shown = Literal["nothing", "bar", "warnings", "lines"]
 # by op, as a run configuration has it
 OpsConfig = Mapping[str, Mapping[str, Mapping[str, int]]]
 # the second is hidden from the list of runs by its prefix
@@ -40,7 +44,6 @@ _BLOCKED = 3
 _STOPS = " stops the pipeline: "
 _INTERRUPTED = ("KeyboardInterrupt", "DagsterExecutionInterruptedError")
 _CHECK_FAILED = "DagsterAssetCheckFailedError"
-_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 # corpus-wide assets that the job of the language models makes again
 _SHARED = {"judges/compact_model", "corpora/comparison"}
 
@@ -65,7 +68,7 @@ def remove_partitions(names: Sequence[str]) -> None:
             instance.delete_dynamic_partition(CORPORA, name)
 
 
-def run_corpus(corpus: str, *, quiet: bool, judges: Sequence[str] = ()) -> int:
+def run_corpus(corpus: str, *, shown: Shown, judges: Sequence[str] = ()) -> int:
     """Materialize a corpus with its judges; return 0, 3 if a check stopped it, else 1.
 
     With `judges` those alone: any other that is certified counts as one to choose among.
@@ -74,11 +77,12 @@ def run_corpus(corpus: str, *, quiet: bool, judges: Sequence[str] = ()) -> int:
         server = web_server()
         for name, selection in _chains(judges).items():
             if server is None:
-                result = execute(name, instance, corpus, selection, quiet=quiet, resume=True)
+                result = execute(name, instance, corpus, selection, shown=shown, resume=True)
                 done, events = result.success, result.all_events
             else:
                 observe_sources(instance, corpus)
                 done, events = launch(server, instance, name, corpus, selection, say=_say)
+                _say_not_passed(events, shown)
             if not done:
                 return _report(events)
     return 0
@@ -95,7 +99,7 @@ def execute(
     selection: Collection[dg.AssetKey] | None = None,
     *,
     config: OpsConfig | None = None,
-    quiet: bool = True,
+    shown: Shown = "nothing",
     label: str = "",
     resume: bool = False,
 ) -> dg.JobExecutionResult:
@@ -111,36 +115,36 @@ def execute(
     if parent is not None:
         done = instance.get_run_stats(parent.run_id).steps_succeeded
         steps -= done
-        if not quiet:
-            sys.stderr.write(f"  resuming a run that was stopped: {done} steps were finished\n")
-    progress = {"loggers": {"progress": {"config": {"steps": steps, "label": label}}}}
-    result = dg.execute_job(
-        dg.build_reconstructable_job(__name__, job_named.__name__, (name,)),
-        instance=instance,
-        run_config={"ops": config or {}, **(_QUIET if quiet else progress)},
-        tags=tags,
-        asset_selection=sorted(selection) if selection is not None else None,
-        reexecution_options=dg.ReexecutionOptions.from_failure(parent.run_id, instance)
-        if parent is not None
-        else None,
-    )
+        if shown != "nothing":
+            _say(f"resuming a run that was stopped: {done} steps were finished")
+    progress = {"steps": steps, "label": label, "lines": shown == "lines"}
+    loggers = {"progress": {"config": progress}}
+    with under_way(WorkStage(corpus or name, steps)):
+        result = dg.execute_job(
+            dg.build_reconstructable_job(__name__, job_named.__name__, (name,)),
+            instance=instance,
+            run_config={"ops": config or {}, "loggers": loggers},
+            tags=tags,
+            asset_selection=sorted(selection) if selection is not None else None,
+            reexecution_options=dg.ReexecutionOptions.from_failure(parent.run_id, instance)
+            if parent is not None
+            else None,
+        )
     failed = [event for event in result.all_events if event.is_step_failure]
     errors = [event.step_failure_data.error for event in failed]
     if any(error is not None and error.cls_name in _INTERRUPTED for error in errors):
         # Dagster takes Ctrl-C for the failure of a step; nothing else is started after it
         raise KeyboardInterrupt
-    if not quiet and (found := _not_passed(result.all_events)):
-        sys.stderr.write(f"  {label}checks not passed: {', '.join(found)}\n")
+    _say_not_passed(result.all_events, shown)
     return result
 
 
-def _not_passed(events: Sequence[dg.DagsterEvent]) -> list[str]:
-    """Return the checks that a run did not pass, warnings included."""
-    return sorted(
-        f"{found.asset_key.to_user_string()}: {found.check_name}"
-        for found in _evaluations(events)
-        if not found.passed
-    )
+def _say_not_passed(events: Sequence[dg.DagsterEvent], shown: Shown) -> None:
+    """Say what the checks found that warn; the answer of a command has the verdicts of audits."""
+    for found in _evaluations(events) if shown in ("warnings", "lines") else ():
+        warns = not found.passed and found.severity == dg.AssetCheckSeverity.WARN
+        if warns and found.check_name != "audit_verdict":
+            _say(f"{found.asset_key.to_user_string()}, {found.check_name}: {found.description}")
 
 
 def _evaluations(events: Sequence[dg.DagsterEvent]) -> list[Any]:

@@ -19,7 +19,7 @@ def test_a_silent_command_says_that_it_is_at_work(capsys: pytest.CaptureFixture[
         while not (said := capsys.readouterr().err):
             time.sleep(0.01)
     assert said.startswith("ops deploy: at work for 0 s\n")
-    for words in ("ui", "research study", "review serve", "corpus rm"):
+    for words in ("run", "demo", "ui", "research study", "review serve", "corpus rm"):
         with heartbeat(words, patience=0.001):
             time.sleep(0.01)
     with heartbeat("report", patience=60):

@@ -31,7 +31,7 @@ def test_named_judges_alone_are_made(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     monkeypatch.setattr(execution, "execute", execute)
-    assert execution.run_corpus("c", quiet=True, judges=["lexical"]) == 0
+    assert execution.run_corpus("c", shown="nothing", judges=["lexical"]) == 0
     judges = {name.split("/")[1] for name in made if name.startswith("judges/")}
     assert judges == {"lexical"} and "corpora/split_manifest" in made
 
@@ -104,7 +104,7 @@ def observed(*given, **named):
 certifier.certify_judge = observed
 main()
 """
-    command = [sys.executable, "-c", script, "run", "c", "--root", store.root]
+    command = [sys.executable, "-c", script, "run", "c", "--verbose", "--root", store.root]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     said = done.stderr.splitlines()
     assert done.returncode in (0, 3) and "ISSUED" in said, done.stderr

@@ -1,9 +1,10 @@
-"""What a command shows of its run: the end of each step, once."""
+"""What a command shows of its run: a bar, or the end of each step, once."""
 
 import dagster as dg
 import pytest
 
 from certify_assets.defs.progress import progress_logger
+from certify_assets.work import WorkStage, under_way
 
 
 @dg.asset
@@ -15,7 +16,10 @@ def doubt() -> dg.AssetCheckResult:
     return dg.AssetCheckResult(passed=False, severity=dg.AssetCheckSeverity.WARN)
 
 
-def test_the_steps_of_a_run_are_counted_once(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("lines", [True, False])
+def test_the_steps_of_a_run_are_counted_once(
+    lines: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     job = dg.define_asset_job("all", selection=dg.AssetSelection.all())
     made = dg.Definitions(
         assets=[thing],
@@ -23,11 +27,11 @@ def test_the_steps_of_a_run_are_counted_once(capsys: pytest.CaptureFixture[str])
         jobs=[job],
         loggers={"progress": progress_logger},
     )
-    config = {"loggers": {"progress": {"config": {"steps": 2, "label": "c: "}}}}
-    result = made.resolve_job_def("all").execute_in_process(run_config=config)
-    assert result.success
+    config = {"loggers": {"progress": {"config": {"steps": 2, "label": "c: ", "lines": lines}}}}
+    with under_way(WorkStage("c", 2)) as stage:
+        result = made.resolve_job_def("all").execute_in_process(run_config=config)
     # one count, though Dagster makes a logger for the run and one for its steps
-    assert [line.split("(")[0].split() for line in capsys.readouterr().err.splitlines()] == [
-        ["1/2", "c:", "thing", "done"],
-        ["2/2", "c:", "thing_doubt", "done"],
-    ]
+    assert result.success and stage.done == 2
+    printed = [line.split("(")[0].split() for line in capsys.readouterr().err.splitlines()]
+    steps = [["1/2", "c:", "thing", "done"], ["2/2", "c:", "thing_doubt", "done"]]
+    assert printed == (steps if lines else [])

@@ -57,7 +57,7 @@ def environment(root: Path, more: Mapping[str, str] | None = None) -> dict[str, 
 
 
 def command(name: str = CORPUS) -> list[str]:
-    return [sys.executable, "-m", "certify_assets.cli", "run", name]
+    return [sys.executable, "-m", "certify_assets.cli", "run", name, "--verbose"]
 
 
 def run(

@@ -119,7 +119,7 @@ def _make(
                 config={simulation.to_python_identifier(): trials}
                 if simulation in selection
                 else None,
-                quiet=False,
+                shown="lines",
                 label=f"{corpus} " if corpus else "",
             )
     outcomes = [
