@@ -50,7 +50,15 @@ class CertificateFile(NamedTuple):
 
 def read_certificate_file(path: Path) -> CertificateFile:
     """Read one certificate, or a document of several."""
-    document = read_json(path, remedy="give the certificate here; scores come after it")
+    try:
+        document = read_json(path)
+    except InputError:
+        if not path.is_file():
+            raise
+        raise InputError(
+            f"{path} is not a certificate, which is a JSON document. Give the certificate first, "
+            "then the scores."
+        ) from None
     several = isinstance(document, dict) and "certificates" in document
     inner = document["certificates"] if several else [document]
     # what has no key of a certificate is another file, and no altered certificate

@@ -32,6 +32,8 @@ CAUSES = {
     "level {level:.3g}; at least {draws_needed} are needed, or the engine without draws (auto).",
     "judge": "The judge is the limit: its lowest error is {lowest:.3f}, not below α = {alpha:g} "
     "({seen}). More tasks will not help; a better judge or a larger α will.",
+    "few": "Too few tasks: on {tasks} tasks the lowest error is {lowest:.3f}, not below α = "
+    "{alpha:g} ({seen}). Label at least {few_tasks} to see whether the judge is the limit.",
     "guard": "The guard is the limit: the {tasks} tasks are too few to exclude tasks that "
     "are wrong throughout, or a few of them hold most runs. Label more tasks, or cap the attempts.",
     "tasks": "The number of tasks is the limit: {tasks} tasks cannot show an error below "
@@ -50,7 +52,8 @@ class Diagnosis:
         None when something was certified. "unread": reading stopped early, or labels are unclear,
         so that nothing more can be said. "judge": the error exceeds α at every threshold.
         "tasks": the error is below α, the tasks are too few to show it. "guard": the bootstrap
-        passes and the guard does not. "draws": so few resamples are drawn that none could pass.
+        passes and the guard does not. "few": as "judge", on fewer than `FEW_TASKS` tasks.
+        "draws": so few resamples are drawn that none could pass.
         "input": the procedure lacks a pilot table.
     tasks : int
         Tasks observed.
@@ -163,6 +166,7 @@ def diagnose_evaluation(
         draws=settings.draws,
         draws_needed=draws_needed(evaluation.test.level),
         tasks=counts.tasks,
+        few_tasks=FEW_TASKS,
         lowest=errors[best],
         coverage=counts.coverage[best],
         seen=f"success rate {rate:.3f}, AUROC {ranking}",
@@ -181,7 +185,10 @@ def _stopped_by(evaluation: Evaluation, settings: Settings) -> str | None:
     if settings.coarse_draws:
         return "draws"
     lowest = float(evaluation.tested.selective_error.min())
-    return "tasks" if lowest < settings.alpha else "judge"
+    if lowest < settings.alpha:
+        return "tasks"
+    # a few tasks do not show how well the judge ranks
+    return "few" if evaluation.counts.tasks < FEW_TASKS else "judge"
 
 
 def approximate(number: int) -> str:

@@ -43,7 +43,7 @@ _COUNTED = ("unlabelled", "duplicates", "dropped", "notes", "label_facts")
 
 @click.group()
 def corpus() -> None:
-    """Import, list, show and remove corpora."""
+    """Import, list and show corpora, or take one out (rm)."""
 
 
 @corpus.command("import")

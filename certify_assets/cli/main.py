@@ -46,7 +46,7 @@ _SECTIONS: Final[dict[str, dict[str, str]]] = {
     "Corpora and judges": {
         "run": "Run the pipeline of one corpus, from runs to pages.",
         "demo": "Run the pipeline of the embedded corpora.",
-        "corpus": "Import, list, show and remove corpora.",
+        "corpus": "Import, list and show corpora, or take one out (rm).",
         "judge": "Train, score and compare judges.",
     },
     "Operation": {

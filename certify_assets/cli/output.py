@@ -275,6 +275,8 @@ def complain(sentence: str) -> None:
 
 #: width that names in the first column of a table may take, whatever the terminal
 _NAME: Final = 24
+#: letters of the longest word that is kept whole in other columns of single words
+_WORD: Final = 14
 _UNBOUNDED: Final = 10_000
 
 
@@ -302,10 +304,13 @@ def _drawn(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) ->
     from rich.text import Text
 
     table = Table(title=Text(printable(title)), title_justify="left", header_style="bold")
-    names = max((len(row[0]) for row in rows), default=0)
     for place, column in enumerate(columns):
-        # a name that is cut cannot be typed
-        whole = place == 0 and names <= _NAME
+        texts = [column, *(row[place] for row in rows)]
+        # a name that is cut cannot be typed, and a short word that is cut is hard to read
+        if place == 0:
+            whole = max(map(len, texts[1:]), default=0) <= _NAME
+        else:
+            whole = all(len(text) <= _WORD and " " not in text for text in texts)
         table.add_column(Text(printable(column)), overflow="fold", no_wrap=whole)
     for row in rows:
         table.add_row(*[Text(printable(cell)) for cell in row])

@@ -22,6 +22,7 @@ from certify_assets.cli.output import (
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.documents import JsonObject
+from certify_assets.errors import InputError
 from certify_assets.storage.store import Store
 from certify_assets.words import WORDS, at_most, number_of, percent
 
@@ -121,11 +122,18 @@ def demo(store: Store, verbose: bool) -> None:
 def _run(store: Store, names: Sequence[str], judges: Sequence[str], shown: str) -> JsonObject:
     """Run the pipeline of corpora; print a line for each."""
     from certify_assets.cli.launching import run_corpus
+    from certify_assets.judges.judged import JudgedCorpus
     from certify_assets.judges.specs import judge_spec
     from certify_assets.operations.audit import overview
 
     for judge in judges:
-        judge_spec(judge, store.root)
+        start = judge_spec(judge, store.root).start
+        for name in names if start and start not in judges else ():
+            if not JudgedCorpus(Corpus(store, name), start).is_trained:
+                raise InputError(
+                    f"{judge} starts from {start}, which is not trained on {name}. Run `certify "
+                    f"run {name} --judge {start}` first."
+                )
     started, corpora = time.monotonic(), list[JsonObject]()
     for name in names:
         began = time.monotonic()

@@ -249,8 +249,11 @@ def serve(
 def _text(path: Path) -> str:
     try:
         return path.read_text("utf-8-sig")
+    except FileNotFoundError:
+        raise InputError(f"--criteria {path} does not exist. Check the path.") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read ({error}). Give a text in UTF-8.") from None
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InputError(f"--criteria {path} cannot be read ({why}). Give a text.") from None
 
 
 def _known_runs(corpus: Corpus, path: Path) -> GoldSet:

@@ -20,6 +20,7 @@ from certify_assets.cli.output import (
     table,
     write_text,
 )
+from certify_assets.errors import InputError
 from certify_assets.storage.store import Store
 from certify_assets.words import number_of
 
@@ -94,7 +95,9 @@ def ledger_verify(corpus: str | None, heads: tuple[str, ...], store: Store) -> N
     from certify_assets.storage.events import head_text, parse_head
 
     found = verify(store, corpus, map(parse_head, heads))
-    said = [] if found else ["The data root has no event yet."]
+    if not found:
+        raise InputError(f"{store.root} holds no ledger, so nothing is verified. Check --root.")
+    said = []
     for item in found:
         about = f"{number_of(item.events, 'event')}, {number_of(item.objects, 'object')}"
         name = item.head["corpus"]

@@ -215,7 +215,9 @@ def _sentence(found: Any) -> str:
     if key not in about:
         return f"corpus.json has the unknown key {key!r}; known keys are {', '.join(names)}."
     given = "missing" if found["type"] == "missing" else repr(found["input"])
-    return f"{key} of corpus.json is {given}: {found['msg']}. Expected: {about[key]}"
+    # the description says what a pattern allows
+    why = "" if found["type"] == "string_pattern_mismatch" else f": {found['msg']}"
+    return f"{key} of corpus.json is {given}{why}. Expected: {about[key]}"
 
 
 def corpus_schema() -> dict[str, Any]:

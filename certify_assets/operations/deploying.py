@@ -125,9 +125,10 @@ def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> DeploymentRe
     """Deploy again what was deployed under a number, after the same checks."""
     earlier = next((item for item in read_deployments(corpus) if item.number == number), None)
     if earlier is None:
+        numbers = ", ".join(str(item.number) for item in read_deployments(corpus))
         raise InputError(
-            f"{corpus} has no deployment number {number}; `certify ops status {corpus}` "
-            "shows those that were."
+            f"{corpus} has no deployment number {number}. "
+            + (f"Its deployments: {numbers}." if numbers else "Nothing was deployed on it yet.")
         )
     certificates_of(corpus, earlier)
     judge = earlier.judge_on(corpus)

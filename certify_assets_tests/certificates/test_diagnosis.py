@@ -14,6 +14,8 @@ def test_a_blind_judge_is_named() -> None:
     found = diagnose(rng.normal(size=400), rng.integers(0, 2, 400), np.arange(400) % 50)
     assert (found.stopped_by, found.tasks_needed) == ("judge", None)
     assert "The judge is the limit" in found.sentence
+    few = diagnose(rng.normal(size=60), rng.integers(0, 2, 60), np.arange(60) % 6)
+    assert few.stopped_by == "few" and "Label at least 20" in few.sentence
 
 
 def test_few_tasks_are_named_and_so_many_certify() -> None:

@@ -131,6 +131,13 @@ def test_impossible_settings_are_refused(
     assert answer.code == 2 and said in answer.err and not root.exists()
 
 
+def test_the_name_of_a_corpus_is_told_in_words(call: Call, root: Path, tmp_path: Path) -> None:
+    write_runs(tmp_path / "runs.jsonl", tasks=4)
+    answer = call("corpus", "import", tmp_path / "runs.jsonl", "--name", "my corpus")
+    assert answer.code == 2 and "a letter, then letters, digits" in answer.err
+    assert "pattern" not in answer.err and not root.exists()
+
+
 def test_an_embedded_corpus_is_shown_from_nothing(call: Call, root: Path) -> None:
     shown = call("corpus show miniwob_weak --json").json
     assert shown["domain"] == {"name": "web", "origin": "stated"}

@@ -67,4 +67,5 @@ def test_swapped_arguments_are_named(call: Call, tmp_path: Path) -> None:
     score_rows(tasks=60, attempts=4).to_csv(scores, index=False)
     assert call(f"certificate {scores} --out {certificate} --json").code == 0
     answer = call(f"decide {scores} {certificate}")
-    assert answer.code == 2 and f"{scores} is not a JSON document" in answer.err
+    assert answer.code == 2 and f"{scores} is not a certificate" in answer.err
+    assert "Give the certificate first, then the scores" in answer.err

@@ -189,6 +189,11 @@ def test_indexes_are_made_again_from_the_events(call: Call, store: Store, known:
     assert rows() == before
 
 
+def test_a_root_without_a_ledger_is_refused(call: Call, tmp_path: Path) -> None:
+    answer = call(f"ledger verify --root {tmp_path}/absent")
+    assert answer.code == 2 and "absent holds no ledger" in answer.err
+
+
 def test_an_unknown_corpus_is_named(call: Call, store: Store) -> None:
     answer = call("ledger status d")
     assert answer.code == 2 and "no corpus is called 'd'" in answer.err

@@ -52,7 +52,7 @@ def test_a_judge_is_deployed_shown_and_deployed_again(
     assert [step["deployed"] for step in history["steps"]] == [[1, 3], [2]]
     assert "lexical" in call("ops history c").out
     unknown = call("ops rollback c 9")
-    assert unknown.code == 2 and "no deployment number 9" in unknown.err
+    assert unknown.code == 2 and "no deployment number 9. Its deployments: 1, 2, 3." in unknown.err
     assert [item["number"] for item in call("ops status c --json").json["deployments"]] == [1, 2, 3]
 
 

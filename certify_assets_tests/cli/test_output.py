@@ -72,6 +72,16 @@ def test_a_table_of_many_rows_is_not_turned(
     assert re.search("run +┃ for +┃ why here", capsys.readouterr().out)
 
 
+def test_words_of_a_table_are_whole_where_there_is_room(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    columns = ["batches", "state", "runs", "decided", "labels used", "labels wanted"]
+    show_table("Batches", columns, [["000001-a7d3ade760f0", "provisional", "28", "12", "4", "9"]])
+    out = capsys.readouterr().out
+    assert "│ provisional │" in out and max(map(len, out.splitlines())) <= 80
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "environment",

@@ -108,7 +108,10 @@ def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_pat
         (["export", "c", "--label-studio", "queue.csv"], "does not end in .json"),
         (["queue", "../c"], "no corpus is called '../c'"),
         (["serve", "c", "--gold", "none.csv"], "none.csv"),
-        (["serve", "c", "--criteria", "none.md"], "none.md cannot be read"),
+        (
+            ["serve", "c", "--criteria", "none.md"],
+            "--criteria none.md does not exist. Check the path.",
+        ),
         (["serve", "c", "--public-url", "review.example.org"], "is no address of a proxy"),
     ],
 )
