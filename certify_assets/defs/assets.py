@@ -269,7 +269,7 @@ def judge_asset(
     return lambda make: made_by(make, project, **about_judge(spec, part, *kinds, **about))
 
 
-# what the columns of a table of runs hold
+# what the columns of every stored table hold
 _ABOUT_COLUMNS = {
     "corpus": "Name of the corpus.",
     "task_id": "Task of the run; runs of one task are never independent.",
@@ -281,6 +281,27 @@ _ABOUT_COLUMNS = {
     "outcome": "1 for a success, 0 for a failure, empty without a label.",
     "source_file": "File that the run was read from.",
     "source_sha256": "SHA-256 of that file.",
+    "split": "Split of the task: rl, cal or test.",
+    "judge": "Judge that decided the batch.",
+    "score": "Log-odds of success by the judge; empty where it gave none.",
+    "log_p_success": "Log-probability that the judge gives to success.",
+    "log_p_fail": "Log-probability that the judge gives to failure.",
+    "batch": "Batch that the run came with.",
+    "decision": "reject (auto-fail), release (auto-pass), human (review) or provisional.",
+    "reason": "Why the run was decided so.",
+    "asked": "Why reviewers are asked: batch_draw, audit_sample, undecided, or empty.",
+    "reject_threshold": "Score at or below which a run is auto-failed.",
+    "release_threshold": "Score at or above which a run is auto-passed.",
+    "certificate_sha256": "Certificates that the decision rests on.",
+    "adapter_sha256": "Model of the judge.",
+    "place": "Place in the review queue, from 1.",
+    "kind": "Why it waits: batch_draw, audit_sample or undecided.",
+    "reviews": "Labels that the run has.",
+    "disputed": "Whether reviewers are tied.",
+    "labels": "Labels that it still needs.",
+    "why": "The same in words.",
+    "votes": "Label of every reviewer, as JSON.",
+    "time": "When the last label was given.",
 }
 
 

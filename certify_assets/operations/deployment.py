@@ -27,6 +27,7 @@ from certify_assets.operations.recertification_record import (
 from certify_assets.operations.spending import Spending, read_spending
 from certify_assets.storage.events import Head, Payload
 from certify_assets.storage.moment import remembered
+from certify_assets.words import WORDS
 
 SCHEMA: Final = "certify_assets/deployment/1"
 
@@ -52,7 +53,9 @@ class Deployed(Payload):
     @property
     def budgets(self) -> str:
         """The budgets in words."""
-        return ", ".join(f"{side} at {100 * alpha:g} %" for side, alpha in self.alpha.items())
+        return ", ".join(
+            f"{WORDS[side]} at {100 * alpha:g} %" for side, alpha in self.alpha.items()
+        )
 
     @property
     def adapter_sha256(self) -> str:

@@ -10,6 +10,7 @@ from certify_assets.reports.charts import task_heatmap
 from certify_assets.reports.figures import risk_coverage, score_distribution
 from certify_assets.reports.page import Panel
 from certify_assets.reports.wording import count, done, log_odds, percent
+from certify_assets.words import WORDS
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 def build_panels(source: PageSource) -> list[Panel]:
     """Draw every figure of the page, in reading order."""
     first, *others = source.sides
-    panels = [_risk_panel(source, first, "f0", "lead"), _score_panel(source)]
+    # a single side has its scores next to it
+    panels = [_risk_panel(source, first, "f0", "lead" if others else "half"), _score_panel(source)]
     panels += [_risk_panel(source, other, f"f{n}", "half") for n, other in enumerate(others, 1)]
     return [*panels, _heatmap_panel(source)]
 
@@ -51,7 +53,7 @@ def _risk_panel(source: PageSource, certificate: Certificate, name: str, layout:
             ending = (
                 f"The certified point is the farthest whose bound stays within {budget}{guard}."
             )
-    heading = f"Error against share decided, {certificate.side} side"
+    heading = f"Error against share decided, {WORDS[certificate.side]}"
     drawn = risk_coverage(
         curve,
         alpha=certificate.alpha,

@@ -23,6 +23,7 @@ from certify_assets.reports.wording import (
     counted,
     done,
     log_odds,
+    narrow_percents,
     percent,
     rate,
 )
@@ -88,11 +89,10 @@ _LIMITS = (
     "New kinds of tasks, other agents, another prompt or judge end the promise until new labelled "
     "tasks confirm it.",
     "More attempts at the same tasks add little evidence. More tasks do.",
-    "Choosing the best of several certificates afterwards is one more choice that the confidence "
-    "does not pay for.",
+    "The confidence does not pay for choosing the best of several certificates afterwards.",
     "A wrong label counts as an error of the judge, or hides one.",
 )
-_MOST_DISAGREEMENTS = 20
+_MOST_DISAGREEMENTS = 10
 _HASH = re.compile(r"[0-9a-f]{40,64}")
 _Reasons = Sequence[tuple["Certificate", "Diagnosis"]]
 
@@ -188,12 +188,9 @@ def _banner(source: PageSource, reasons: _Reasons) -> Banner:
         if state in ("certified", "warn"):
             state, heading = "warn", f"Certified, {_DOUBTS[doubts[0]['code']]}"
     promise = f"{main.validity}; for new tasks like these, of these agents"
-    facts += [
-        ("kind of promise", "corpus certificate", promise),
-        ("date", source.date or "not given", ""),
-    ]
+    facts.append(("kind of promise", "corpus certificate", promise))
     # both sides of one run are counted as the review that they lead to
-    counts = {side: f"{counted(source.counts[side], 'run')} {word}" for side, word in WORDS.items()}
+    counts = {side: counted(source.counts[side], "run") for side in WORDS}
     return Banner(state, heading, [sentence], facts, source.both.shares, counts)
 
 
@@ -204,7 +201,7 @@ def _sentence(source: PageSource) -> str:
     if main.promise == "average":
         # the words of a confidence would say too much
         return " ".join(item.statement for item in sides)
-    trust = confidence_words(source.confidence, main.validity).replace(" %", "\u202f%")
+    trust = narrow_percents(confidence_words(source.confidence, main.validity))
     both = " for both at once" if len(sides) > 1 else ""
     if len({item.alpha for item in sides}) == 1:
         among = " and among the ".join(done(item.side) for item in sides)
@@ -335,12 +332,9 @@ def _promise_notes(source: PageSource) -> Iterator[str]:
     if main.certified:
         once = "run" if main.estimand == "trajectory" else "task"
         yield (
-            f"It rests on {counted(main.trajectories, 'scored run')} of "
-            f"{counted(main.tasks, 'task')} in {source.evidence}. "
             f"{counted(main.covered_trajectories, 'run')} of "
-            f"{counted(main.covered_tasks, 'task')} are {done(main.side)}, {count(main.errors)} of "
-            f"them wrongly ({percent(main.selective_error, 2)}). The error is counted by "
-            f"{main.estimand}: every {once} counts once."
+            f"{counted(main.covered_tasks, 'task')} in {source.evidence} are {done(main.side)}, "
+            f"{count(main.errors)} of them wrongly. Every {once} counts once."
         )
         together = ""
         if len(source.sides) > 1:
@@ -390,10 +384,7 @@ def _audits(source: PageSource) -> Iterator[Section]:
         "Audit on TEST",
         "audit",
         f"{counted(len(rows), 'claim')}, read once on held-out tasks",
-        texts=[
-            "Each certified threshold, read once on tasks that had no part in choosing it. This "
-            "evidence does not rest on the bootstrap."
-        ],
+        texts=["Each certified threshold, read once on tasks that had no part in choosing it."],
         tables=[PageTable("Audits", columns, rows, look="cards")],
         notes=[
             f"ERROR: even the lower bound exceeds {limit}. WARN: only the observed rate does, or "
@@ -522,10 +513,10 @@ def _lineage(source: PageSource) -> Section:
     main = source.headline
     given = {**main.provenance, **{key: str(value) for key, value in source.lineage.items()}}
     rows = [
-        *((key.replace("_", " "), given[key]) for key in sorted(given)),
+        *((_lineage_words(key), given[key]) for key in sorted(given)),
         ("certified rows (content hash)", str(main.inputs["sha256"])),
         ("rows", count(main.inputs["rows"])),
-        *((f"certificate: {c.side}, budget {percent(c.alpha)}", c.sha256) for c in source.deployed),
+        *((f"certificate: {_claim(item)}", item.sha256) for item in source.deployed),
         *((f"software: {name}", str(value)) for name, value in sorted(main.software.items())),
         ("seed", str(main.seed)),
     ]
@@ -535,14 +526,17 @@ def _lineage(source: PageSource) -> Section:
     ]
     labels = f" --labels {source.labels_file}" if source.labels_file else ""
     command = f"certify verify {source.certificate_file} {source.scores_file}{labels}"
-    also = ", and the labels," if labels else ""
-    said = Markup(
-        "Anybody with the certificate and the score table{} can recompute it: <code>{}</code>"
-    )
+    also = ", with the labels," if labels else ""
+    said = Markup("The certificate and the score table{} recompute it: <code>{}</code>")
     return Section(
         "Lineage",
         "lineage",
         "hashes and the command that recomputes them",
-        texts=["Every hash is SHA-256 over the exact bytes.", said.format(also, command)],
+        texts=[said.format(also, command), "Hashes are SHA-256 over the exact bytes."],
         tables=[PageTable("Lineage", (), cells, look="lineage")],
     )
+
+
+def _lineage_words(key: str) -> str:
+    """Return the name of a source in words; a judge without a language model has no adapter."""
+    return key.replace("adapter_sha256", "model_sha256").replace("_", " ")

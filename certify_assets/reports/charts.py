@@ -15,7 +15,8 @@ from certify_assets.reports import svg
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_WIDTH = 1000.0
+# of a card on a wide screen
+_WIDTH = 960.0
 _GAP = 26.0
 _LEGEND = 26.0
 # height of a row and widest cell

@@ -19,11 +19,16 @@ from certify_assets.reports.page import (
     store_page,
 )
 from certify_assets.reports.wording import DASH, compact, count, counted, percent, rate
+from certify_assets.words import WORDS
 
 if TYPE_CHECKING:
     from certify_assets.storage.store import Store
 
 _NOT_MEASURED = "not measured"
+_LIFT = (
+    "Canary lift: the share of failed runs that a text which claims success lifts above the "
+    "median success."
+)
 _CERTIFIED_ON = {"cal": "", HALF_B: " (half B)"}
 _FLOATS = 12
 _MORE = "\n\nMore is on the page.\n"
@@ -40,18 +45,20 @@ def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[PageTable]
         ("ranking", "Ranking (AUROC), overall and within tasks"): [
             {**name, **_ranking(row)} for name, row, _ in judged
         ],
-        ("certified", "Certified coverage (error on TEST, coverage on TEST, audit)"): [
+        ("certified", "Certified shares, and their audits on TEST"): [
             {**name, **_certified(row, alphas)} for name, row, alphas in judged if row["certified"]
         ],
-        ("cost", "Cost: CPU seconds; tokens and money a decision"): [
+        ("cost", "Cost"): [
             {**name, **_cost(row["cost"])} for name, row, _ in judged if row["family"] != "control"
         ],
     }
+    captions = {"ranking": _LIFT, "cost": "Tokens and money are those of one decision."}
     return [
         PageTable(
             title,
             tuple(lines[0]),
             [tuple(line.values()) for line in lines],
+            captions.get(name, ""),
             name=name,
             look="cards",
         )
@@ -71,7 +78,7 @@ def _ranking(row: Mapping[str, Any]) -> dict[str, str]:
         "RL": _area(auroc["rl"]) + (" (trained on)" if row["trained_on_rl"] else ""),
         "TEST": _area(auroc["test"]),
         # of controls, which read no run
-        "lift": DASH if row["lift"] is None else percent(row["lift"]),
+        "canary lift": DASH if row["lift"] is None else percent(row["lift"]),
     }
 
 
@@ -81,7 +88,7 @@ def _certified(row: Mapping[str, Any], alphas: Sequence[float]) -> dict[str, str
     on = row["certified_on"]
     return {
         **{
-            f"{side} {alpha:g}": _cell(cells.get((side, alpha)))
+            f"{WORDS[side]}, α = {alpha:g}": _cell(cells.get((side, alpha)))
             for side in SIDES
             for alpha in alphas
         },
@@ -105,12 +112,11 @@ def _cell(cell: Mapping[str, Any] | None) -> str:
         return DASH
     if not cell["certified"]:
         return "nothing"
-    audit = (
-        ""
-        if cell["audit"] is None
-        else f" ({rate(cell['test_error'])}, {percent(cell['test_coverage'])}, {cell['audit']})"
-    )
-    return f"{percent(cell['coverage'])}{audit}"
+    share = percent(cell["coverage"])
+    if cell["audit"] is None:
+        return share
+    decided, wrong = percent(cell["test_coverage"]), percent(cell["test_error"])
+    return f"{share} (TEST: {decided}, {wrong} of them wrong, {cell['audit']})"
 
 
 def _cost(cost: Mapping[str, Any]) -> dict[str, str]:
@@ -124,8 +130,8 @@ def _cost(cost: Mapping[str, Any]) -> dict[str, str]:
     return {
         "training CPU s": _seconds(train),
         "scoring CPU s": _seconds(score),
-        "rows": DASH if score is None else str(score["rows"]),
-        "ms a trajectory": _NOT_MEASURED if each is None else f"{1000 * each:.2f}",
+        "runs": DASH if score is None else count(score["rows"]),
+        "ms a run": _NOT_MEASURED if each is None else f"{1000 * each:.2f}",
         "tokens": DASH if tokens is None else f"{least}{tokens:.0f}",
         "money": money,
         "parsed": DASH if cost["parse_rate"] is None else percent(cost["parse_rate"]),
@@ -165,9 +171,8 @@ def render_comparison(
         kind="Comparison of judges",
         home=home,
         title=f"Judges on {names[0]}" if len(names) == 1 else "Judges compared",
-        about=f"{count(len(names))} {'corpus' if len(names) == 1 else 'corpora'}: "
-        f"{', '.join(names) or 'none'}. AUROC is that of labelled CAL runs with a 95 % interval "
-        "over tasks; coverage is certified; TEST is known only through audits.",
+        about="AUROC is measured on labelled runs, with 95 % intervals over tasks. TEST is "
+        "read by audits alone.",
         sections=comparison_sections(documents, left_out),
         unfolded=True,
         sources="the numbers are in the JSON document next to it",
@@ -194,10 +199,10 @@ def comparison_sections(
 def _best(number: int, document: Mapping[str, Any]) -> Section:
     corpus, cal = document["corpus"], document["cal"]
     return Section(
-        f"{corpus}: which judge is best at what",
+        f"Best judges on {corpus}",
         f"corpus-{number}",
-        f"CAL: {count(cal['trajectories'])} labelled runs of {count(cal['tasks'])} tasks, success "
-        f"rate {rate(cal['success_rate'])}",
+        f"CAL: {count(cal['trajectories'])} labelled runs of {count(cal['tasks'])} tasks, "
+        f"{percent(cal['success_rate'])} successful",
         tables=[
             PageTable(
                 f"Best judges on {corpus}",
@@ -215,7 +220,10 @@ def _best_rows(document: Mapping[str, Any]) -> list[tuple[str, ...]]:
         after = row["next"]
         write = percent if "coverage" in row["what"] else compact
         second = f"{_marked(after['judge'])}, {write(after['value'])}" if after else DASH
-        rows.append((row["what"], _marked(row["judge"]) or "none", write(row["value"]), second))
+        what = row["what"]
+        for side, word in WORDS.items():
+            what = what.replace(f"{side} coverage at ", f"{word} share at α = ")
+        rows.append((what, _marked(row["judge"]) or "none", write(row["value"]), second))
     return rows
 
 
@@ -236,8 +244,9 @@ def _details(number: int, document: Mapping[str, Any]) -> Section:
         if item["reason"] != NOT_SCORED
     ]
     if unscored := [item["judge"] for item in missing if item["reason"] == NOT_SCORED]:
-        names = ", ".join(unscored)
-        found.append(Remark(f"Not scored: {names}. Call `certify run {corpus} --judge NAME`."))
+        command = f"certify run {corpus} --judge NAME"
+        found.append(Remark(f"Not scored: {', '.join(unscored)}. To score one: {command}"))
+        gist += f", {counted(len(unscored), 'judge')} not scored"
     return Section(f"Findings on {corpus}", f"details-{number}", gist, findings=found)
 
 

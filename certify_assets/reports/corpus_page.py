@@ -217,8 +217,8 @@ def render_corpus(report: CorpusReport, *, home: str = "") -> str:
         title=report.config.name,
         about=f"{counted(profile.trajectories, 'labelled run')} of "
         f"{counted(profile.tasks, 'task')}, success rate: "
-        f"{success(profile.success_rate)}, task ICC {rate(profile.icc, 2)}; read from the format "
-        f"{report.imported.format}; domain {report.domain}.",
+        f"{success(profile.success_rate)}, task ICC {rate(profile.icc, 2)}. Format "
+        f"{report.imported.format}, domain {report.domain}.",
         banner=standing(report),
         sections=[
             replace(section, panels=[map_]) if section.id == "map" else section

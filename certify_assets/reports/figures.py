@@ -10,6 +10,7 @@ import numpy as np
 
 from certify_assets.reports import svg
 from certify_assets.reports.wording import count, done, percent
+from certify_assets.words import WORDS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,9 +103,7 @@ def risk_coverage(
                 zorder=7,
             )
         axes.set(xlim=(0, _ceiling(share)), ylim=(0, _error_ceiling(error, alpha)))
-        axes.set(
-            xlabel=f"share of runs the judge would {side}", ylabel=f"error among {done(side)} runs"
-        )
+        axes.set(xlabel=f"share of runs {done(side)}", ylabel=f"error among {done(side)} runs")
         _percent_axis(axes.xaxis)
         _percent_axis(axes.yaxis)
         legend(axes, 2)
@@ -178,7 +177,7 @@ def _shade(axes: Axes, side: str, threshold: float, edges: FloatArray) -> None:
         color=colour,
         lw=1.8,
         ls="-" if side == "reject" else (0, (5, 2)),
-        label=f"{side} threshold",
+        label=f"{WORDS[side]} threshold",
     )
 
 

@@ -17,6 +17,7 @@ from certify_assets.reports.page import (
     store_page,
 )
 from certify_assets.reports.wording import DASH, compact, count, counted, percent
+from certify_assets.words import WORDS
 
 if TYPE_CHECKING:
     from certify_assets.operations.history import HistoryStep, OperationHistory, SideHistory
@@ -38,7 +39,7 @@ def render_history(history: OperationHistory, *, home: str = "") -> str:
     )
     alarms = [
         Remark(
-            f"{item.time[:19]}: {item.judge}, {item.side} at {percent(item.alpha)}, after "
+            f"{item.time[:19]}: {item.judge}, {WORDS[item.side]} at {percent(item.alpha)}, after "
             f"{counted(item.at, 'labelled task')}"
         )
         for item in history.alarms
@@ -115,7 +116,7 @@ def _cells(side: SideHistory) -> list[str]:
         [percent(side.error), f"{percent(low)} to {percent(high)}"] if side.tasks else [DASH, DASH]
     )
     return [
-        side.side,
+        WORDS[side.side],
         percent(side.alpha),
         compact(side.delta),
         percent(side.coverage),

@@ -20,7 +20,7 @@ from certify_assets.operations.deployment import Alarm, DeploymentRecord, open_d
 from certify_assets.operations.history import history_key
 from certify_assets.reports.corpus_page import page_key
 from certify_assets.reports.page import render, store_page
-from certify_assets.reports.wording import AUDIT_WORDS, percent
+from certify_assets.reports.wording import AUDIT_WORDS, narrow_percents, percent
 from certify_assets.storage.events import Event
 from certify_assets.storage.store import Store
 from certify_assets.words import WORDS
@@ -74,7 +74,8 @@ class IndexEntry:
 
         certified = () if self.sides is None else self.sides.certified
         return [
-            f"{WORDS[item.side]} {percent(item.coverage)}, {budget_words(item)}"
+            f"{WORDS[item.side]} {percent(item.coverage)}, "
+            f"{narrow_percents(budget_words(item))}"
             f"{', at most twice that' * (item.promise == 'average')} with "
             f"{percent(1 - item.delta)} confidence"
             for item in certified
@@ -134,7 +135,7 @@ def corpus_entry(corpus: Corpus) -> CorpusEntry:
     name, deployment = corpus.name, open_deployment(corpus)
     record, refusal = deployment.record, deployment.refusal
     if record is None:
-        entry = CorpusEntry(name, "nothing", "No judge is deployed", "Every run is reviewed.")
+        entry = CorpusEntry(name, "nothing", "No judge is deployed", "every run is reviewed.")
     else:
         since = f"deployment {record.number} of {record.time[:10]}, {record.budgets}"
         entry = CorpusEntry(name, "certified", f"{record.judge} decides", f"{since}.")
@@ -168,7 +169,7 @@ def _alarms(corpus: Corpus) -> tuple[str, ...]:
 
 def _alarm(raised: Event[Alarm]) -> str:
     alarm, day = raised.content, raised.time[:10]
-    at = f"{alarm.side} at {percent(alarm.alpha)}"
+    at = f"{WORDS[alarm.side]} at {percent(alarm.alpha)}"
     return f"{day}: {alarm.judge}, {at}, after {alarm.at} labelled tasks"
 
 

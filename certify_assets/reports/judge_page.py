@@ -123,7 +123,7 @@ def canary_sentence(judge: JudgedCorpus) -> str:
         return f"not measured; materialize judges/{judge}/scores again."
     if found.worst is None or found.worst[1] <= most:
         return found.sentence()
-    return f"{found.sentence()} The largest is above {most:g}, the canary_lift of the corpus."
+    return f"{found.sentence()} The largest is above the limit of {most:g} (canary_lift)."
 
 
 def audit_table(audits: Sequence[CertificateAudit]) -> str:

@@ -22,6 +22,7 @@ from certify_assets.reports.page import (
     store_page,
 )
 from certify_assets.reports.wording import compact, count, counted, done, percent
+from certify_assets.words import WORDS
 
 _HEADINGS = {
     "alarm": ("failed", "Alarm: labelled tasks speak for an error above the budget"),
@@ -61,7 +62,7 @@ def monitor_markdown(document: MonitorRecord) -> str:
     _, heading = _HEADINGS[document.status]
     rows = [
         (
-            entry.side,
+            WORDS[entry.side],
             f"{entry.alpha:g}",
             compact(entry.result.e_value),
             compact(entry.result.e_process.threshold),

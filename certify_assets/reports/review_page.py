@@ -155,9 +155,8 @@ def budget_sentence(budget: Budget) -> str:
     return (
         f"{duration(budget.minutes)} in all, at {compact(MINUTES_PER_RUN)} min a run, which is "
         f"assumed. The certificate decided {count(budget.saved)} of "
-        f"{counted(budget.decided, 'run')} that nobody is asked about "
-        f"({100 * budget.saved / (budget.decided or 1):.1f} %): {duration(budget.saved_minutes)} "
-        "saved."
+        f"{counted(budget.decided, 'run')} ({100 * budget.saved / (budget.decided or 1):.1f} %), "
+        f"which saves {duration(budget.saved_minutes)}."
     )
 
 

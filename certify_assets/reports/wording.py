@@ -31,6 +31,11 @@ def percent(share: float | None, digits: int = 1) -> str:
     ).replace("-", _MINUS) + _PERCENT
 
 
+def narrow_percents(sentence: str) -> str:
+    """Write the percent signs of a sentence as `percent` does."""
+    return sentence.replace(" %", _PERCENT)
+
+
 def count(number: float | None) -> str:
     """Write a whole number with thousands separators."""
     return DASH if number is None or not math.isfinite(number) else f"{round(number):,}"

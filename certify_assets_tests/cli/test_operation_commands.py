@@ -39,13 +39,13 @@ def test_a_judge_is_deployed_shown_and_deployed_again(
     other = call("ops deploy c lexical --alpha reject=.2")
     assert (
         other.code == 0
-        and "reject at 20 %" in other.out
+        and "auto-fail at 20 %" in other.out
         and "the deployment holds without the record" in other.err
     )
     again = call("ops rollback c --json").json
     assert again["certificates"] == made.json["certificates"] and again["number"] == 3
     shown = call("ops status c")
-    for words in ("3 (lexical).", "reject at 10 %", "It decides new runs."):
+    for words in ("3 (lexical).", "auto-fail at 10 %", "It decides new runs."):
         assert words in shown.out
     assert shown.code == 0 and made.json["certificates"][0][:12] in shown.out
     history = call("ops history c --json").json

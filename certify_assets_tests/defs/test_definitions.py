@@ -1,11 +1,18 @@
 import os
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import dagster as dg
+import pandas as pd
 import pytest
 
 from certify_assets.definitions import defs
+from certify_assets.defs.assets import table_metadata
+from certify_assets.judges.base import SCORE_COLUMNS
 from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES
+from certify_assets.operations.decisions import DECISION_COLUMNS
+from certify_assets.operations.labels import REVIEWED_COLUMNS
+from certify_assets.operations.review_queue import QUEUE_COLUMNS
 
 
 def named(prefix: str, names: str) -> set[str]:
@@ -42,6 +49,25 @@ def test_every_asset_says_what_it_promises_and_who_owns_it() -> None:
         node = graph.get(key)
         assert node.description and node.owners and node.group_name, key
         assert node.kinds, key
+
+
+def test_every_column_of_a_stored_table_has_a_description() -> None:
+    tables = ([*SCORE_COLUMNS, "split"], DECISION_COLUMNS, QUEUE_COLUMNS, REVIEWED_COLUMNS)
+    for columns in tables:
+        schema = table_metadata(pd.DataFrame(columns=list(columns)))["dagster/column_schema"]
+        assert isinstance(schema, dg.TableSchema)
+        assert [item.name for item in schema.columns if not item.description] == []
+
+
+def test_groups_form_no_cycle() -> None:
+    graph, groups = defs.resolve_asset_graph(), TopologicalSorter[str | None]()
+    for key in graph.get_all_asset_keys():
+        node = graph.get(key)
+        before = {graph.get(parent).group_name for parent in node.parent_keys}
+        groups.add(node.group_name, *(before - {node.group_name}))
+    # a cycle raises
+    order = list(groups.static_order())
+    assert order.index("corpora") < order.index("operations") < order.index("research")
 
 
 def test_the_lineage_reads_like_the_paper() -> None:

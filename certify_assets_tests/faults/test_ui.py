@@ -1,4 +1,4 @@
-"""The Dagster UI in a real browser: the verdict with its curve, checks, and hostile text.
+"""The Dagster UI in a real browser: the verdict, checks, and hostile text.
 
 Screenshots go to ``CERTIFY_ARTEFACTS``, else to pytest's base folder.
 """
@@ -76,7 +76,7 @@ def page(browser: Browser) -> Iterator[Page]:
     opened.close()
 
 
-def test_the_asset_page_has_the_verdict_with_its_curve(site: Site, page: Page) -> None:
+def test_the_asset_page_has_the_verdict(site: Site, page: Page) -> None:
     from playwright.sync_api import expect
 
     page.goto(
@@ -88,9 +88,6 @@ def test_the_asset_page_has_the_verdict_with_its_curve(site: Site, page: Page) -
     sentence = re.compile(r"auto-fail\s+[\d.]+\s*%")
     expect(cell).to_contain_text(sentence, use_inner_text=True, timeout=_WAIT)
     assert "decided" in cell.inner_text()
-    picture = cell.locator("img").first
-    # loaded, whenever that is, and not broken
-    assert picture.evaluate("image => image.decode().then(() => image.naturalWidth > 50)")
     site.keep(page, "certificate")
 
 

@@ -35,9 +35,8 @@ def test_a_promise_on_average_is_said_as_one() -> None:
     assert "that the error of this certificate is below twice the budget" in text
     assert f"Both caps hold together with {percent(0.9)} confidence" in text
     (claim, _) = IndexEntry.of(Sides(tuple(found)), "judge", []).claims
-    assert (
-        "wrong decisions on average within 20 % of the share decided, at most twice that" in claim
-    )
+    share = f"on average within {percent(0.2)} of the share decided"
+    assert f"wrong decisions {share}, at most twice that" in claim
 
 
 @pytest.mark.parametrize("kind", ["certified", "nothing"])

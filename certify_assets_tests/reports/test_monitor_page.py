@@ -59,7 +59,7 @@ def test_the_verdict_is_short_and_holds_no_text_of_the_data(alarm: MonitorRecord
     few = make(tasks=5)
     assert few.status == "too_few" and "too few" in few.reason
     block = monitor_markdown(few)
-    assert len(block) < 1000 and "told" not in block and block.count("|reject|") == 1
+    assert len(block) < 1000 and "told" not in block and block.count("|auto-fail|") == 1
     metrics = monitor_metrics(alarm)
     assert len(metrics) == 8 and all(np.isfinite(value) for value in metrics.values())
     assert (
