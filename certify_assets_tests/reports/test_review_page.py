@@ -45,11 +45,11 @@ def test_the_steps_of_a_long_run_are_cut_in_the_middle_with_the_count_said() -> 
     [
         (
             {"score": -2.0},
-            "The judge auto-failed it. Score −2 (reject at or below −1; release at or above 1.5).",
+            "The judge auto-failed it. Score −2 (auto-fail at or below −1; auto-pass at or above 1.5).",
         ),
         (
             {"score": 2.0, "reject_threshold": float("nan")},
-            "The judge auto-passed it. Score 2 (release at or above 1.5).",
+            "The judge auto-passed it. Score 2 (auto-pass at or above 1.5).",
         ),
         (
             {"score": float("nan"), "reason": "stale_certificate"},
