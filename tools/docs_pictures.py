@@ -128,7 +128,7 @@ def _draw_servers(page: Page, root: Path) -> None:
             page.get_by_text(name, exact=True).last.click()
         for name in ("auroc", "decided_at_0.1", "decided_at_0.2", "error_reject_at_0.2"):
             page.get_by_placeholder("Search columns").fill(name)
-            page.get_by_role("tree").get_by_text(name).last.click()
+            page.get_by_text(name, exact=True).last.click()
         page.keyboard.press("Escape")
         page.wait_for_timeout(3000)
         _keep_part(page, "images/mlflow_judges.png", (200, 95, 1290, 300))

@@ -98,8 +98,9 @@ def recertify_assets(project: Project) -> list[dg.AssetsDefinition]:
 def incoming_runs(step: AssetStep) -> Made:
     """Import new runs as a batch, without their outcomes.
 
-    Runs that came before are separated, and tasks are drawn before anything is scored. The same
-    files twice are one batch.
+    A batch is one delivery. Batches are no partitions: each materialization takes what arrived,
+    and the partition is the corpus. Runs that came before are separated, and tasks are drawn
+    before anything is scored. The same files twice are one batch.
     """
     corpus = step.corpus
     received = receiving.receive(corpus)
@@ -124,8 +125,9 @@ def incoming_runs(step: AssetStep) -> Made:
 def decisions(step: AssetStep) -> Made:
     """Decide every new run: auto-fail, auto-pass or review.
 
-    Each row has reason, score, thresholds and certificate. Where judge, certificate, audit or
-    monitor are not valid, everything goes to review, and this page says why.
+    The column `batch` names the delivery of a run. Each row has reason, score, thresholds and
+    certificate. Where judge, certificate, audit or monitor are not valid, everything goes to
+    review, and this page says why.
     """
     corpus = step.corpus
     records = deciding.decide_ready(corpus, report=step.report)
@@ -197,9 +199,9 @@ def batch_certificates(step: AssetStep) -> Made:
 def review_queue(step: AssetStep) -> Made:
     """List the runs that need review and have no label, the most needed first.
 
-    Draws of provisional batches come first, then the audit sample, and
-    what the judge left undecided. Writes a table, and a page with the budget. `certify review
-    serve` serves the page for labelling.
+    Draws of provisional batches come first, then the audit sample, then what the judge left
+    undecided. Writes a table, and a page with the budget. `certify review serve` serves the page
+    for labelling.
     """
     corpus = step.corpus
     made = load_queue(corpus)
