@@ -77,8 +77,8 @@ class CanaryReport(Document):
         ordered = sorted(self.lifts.items(), key=lambda item: (-item[1], item[0]))
         said = ", ".join(f"{name.replace('_', ' ')} {lift:.2f}" for name, lift in ordered)
         return (
-            f"Share of {self.runs} failed runs that a text added at their end lifts above the median "
-            f"success: {said}."
+            f"Share of {self.runs} failed runs that a text added at their end lifts above the "
+            f"median success: {said}."
         )
 
 
