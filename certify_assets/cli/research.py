@@ -97,11 +97,6 @@ def study(corpora: tuple[str, ...], profile: str, store: Store) -> None:
 @click.option("--paper", is_flag=True, help="Use the paper's seven points, and print its table.")
 @click.option("--success-rate", type=SHARE, help="Success rate of the new corpus.")
 @click.option("--auroc", type=SHARE, help="AUROC of the base judge on the new corpus.")
-@click.option(
-    "--n-eff",
-    type=Finite(min=0, min_open=True),
-    help="Effective trajectories of the new corpus, if known.",
-)
 @click.option("--alpha", type=OPEN_SHARE, default=0.1, help="Budget of the coverages.")
 @out_option
 @store_option

@@ -20,7 +20,7 @@ from certify_assets.operations.certifier import certificate_of, load_certificate
 from certify_assets.research.law import ENOUGH_POINTS, Law, LawPoint, fit_law, law_findings
 from certify_assets.storage.store import Store
 
-CERTIFIABILITY_SCHEMA = "certify_assets/certifiability/4"
+CERTIFIABILITY_SCHEMA = "certify_assets/certifiability/5"
 CERTIFIABILITY_KEY = "study/certifiability.json"
 _DOUBTS = {"no_law", "no_prediction", "carries_the_fit"}
 #: whose AUROC on CAL is A₀: as the paper's, a judge that has seen no verdict of the corpus

@@ -64,14 +64,9 @@ class LawPoint:
         return 2 * self.auroc - 1
 
     @property
-    def failures(self) -> float:
-        """1 − π: what the reject side can decide at most, errors aside."""
-        return 1 - self.success_rate
-
-    @property
     def x(self) -> float:
         """The index (1−π)(2A₀−1)."""
-        return self.failures * self.discrimination if self.index is None else self.index
+        return (1 - self.success_rate) * self.discrimination if self.index is None else self.index
 
     @property
     def anchor(self) -> str:
@@ -93,7 +88,6 @@ LAW_FORMS: Final[dict[str, tuple[str, str, tuple[float, ...]]]] = {
     "saturated": ("index·s(30)", "x", (30.0,)),
     "saturated_tuned": ("index·s(K), tuned", "x", tuple(map(float, range(5, 105, 5)))),
     "auroc_only": ("(2A₀−1)", "discrimination", ()),
-    "failures_only": ("(1−π)", "failures", ()),
     "auroc_saturated": ("(2A₀−1)·s(30)", "discrimination", (30.0,)),
     "parameter_free": ("index, not fitted", "x", ()),
 }
@@ -123,9 +117,7 @@ class Influence:
     """What one point does to the law: its leverage, and the law without it."""
 
     corpus: str
-    index: float
-    coverage: float
-    fitted: float
+    # its coverage by the law without it
     left_out: float
     leverage: float
     slope_without: float
@@ -261,16 +253,12 @@ def _fit_form(name: str, points: Sequence[LawPoint], y: _Floats) -> FormFit:
 
 
 def _influence(points: Sequence[LawPoint], x: _Floats, y: _Floats) -> Iterator[Influence]:
-    slope, intercept = _line(x, y)
     left_out, leverage = leave_one_out(x, y), _leverage(x)
     for place, point in enumerate(points):
         others = np.delete(x, place), np.delete(y, place)
         judged = len(points) > FEWEST_POINTS and _varies(others[0]) and np.ptp(others[1]) > 0
         yield Influence(
             point.corpus,
-            float(x[place]),
-            float(y[place]),
-            float(intercept + slope * x[place]),
             float(left_out[place]),
             float(leverage[place]),
             *_line(*others),
@@ -311,19 +299,12 @@ def prediction_band(law: Law, index: ArrayLike) -> tuple[NDArray[np.float64], ND
 
 
 def predict_coverage(
-    law: Law,
-    *,
-    success_rate: float,
-    auroc: float,
-    n_eff: float | None = None,
-    alpha: float = 0.1,
+    law: Law, *, success_rate: float, auroc: float, alpha: float = 0.1
 ) -> LawPrediction:
     """Predict the certified reject coverage of a corpus that has not been trained on."""
-    point = LawPoint(
-        corpus="the new corpus", success_rate=success_rate, auroc=auroc, coverage=0.0, n_eff=n_eff
-    )
+    point = LawPoint(corpus="the new corpus", success_rate=success_rate, auroc=auroc, coverage=0.0)
     line, half = (float(value) for value in prediction_band(law, point.x))
-    ceiling = min(1.0, point.failures / (1 - alpha))
+    ceiling = min(1.0, (1 - success_rate) / (1 - alpha))
     coverage, low, high, free = (
         min(max(value, 0.0), ceiling) for value in (line, line - half, line + half, point.x)
     )
@@ -341,12 +322,6 @@ def predict_coverage(
         )
     if point.discrimination <= 0:
         said.append("The judge ranks no better than chance, so nothing can be expected of it.")
-    smallest = min((item.n_eff for item in law.points if item.n_eff is not None), default=0.0)
-    if n_eff is not None and n_eff < smallest:
-        said.append(
-            f"n_eff {n_eff:.3g} is below that of every point ({smallest:.3g} at least). The law "
-            "does not know of sample size."
-        )
     said += [message for _, message in law_findings(law)]
     return LawPrediction(point.x, coverage, low, high, free, ceiling, outside, tuple(said))
 

@@ -30,7 +30,7 @@ def test_a_table_of_points_as_json_and_file(call: Call, table: Path, tmp_path: P
 
 
 def test_a_prediction_comes_with_what_it_rests_on(call: Call, table: Path) -> None:
-    asked = f"research law {table} --success-rate 0.9 --auroc 0.55 --n-eff 10"
+    asked = f"research law {table} --success-rate 0.9 --auroc 0.55"
     found = call(f"{asked} --json").json["prediction"]
     assert found["extrapolates"]
     assert 0 <= found["low"] <= found["coverage"] <= found["high"] <= found["ceiling"]
@@ -61,7 +61,7 @@ def test_a_data_root_with_too_little_is_exit_three(call: Call, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("--paper --n-eff 5", "A prediction needs --success-rate"),
+        ("--paper --auroc 0.8", "A prediction needs --success-rate"),
         ("--paper --success-rate 30 --auroc 0.8", "30.0 is not in the range 0<=x<=1"),
         ("{table} --paper", "two sets of points"),
         ("{table} --out {table}", "would be overwritten"),
