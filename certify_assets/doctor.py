@@ -299,8 +299,8 @@ def _opened(paths: Sequence[Path], reading: ReadingOptions) -> tuple[JudgedRuns,
         return _of_table(paths[0], reading)
     if table := next((path for path in paths if path.is_file() and not is_log(path)), None):
         raise InputError(
-            f"{table} is no log of a known format, and score tables are read one at a time. Give "
-            "logs of one format, or one table with --labels FILE."
+            f"{table} is no log of a known format, and score tables are read one at a time. If it "
+            "holds labels, give it with --labels."
         )
     return read_judged(paths), {}
 

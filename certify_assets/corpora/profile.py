@@ -226,7 +226,6 @@ def cluster_summary(frame: pd.DataFrame) -> ClusterSummary:
 def certification_gate(
     summary: ClusterSummary,
     alpha: float,
-    delta: float = _DELTA,
     split: str = "all",
     add: Callable[[int], int] = int,
 ) -> SplitGate:
@@ -240,7 +239,7 @@ def certification_gate(
     # tasks, which is unknown before scoring.
     from certify_assets.certificates.pseudo_task import WHOLE_SHARE
 
-    floor = n_min(alpha, delta / WHOLE_SHARE)
+    floor = n_min(alpha, _DELTA / WHOLE_SHARE)
     # tasks that are in no split yet certify nothing
     certify = 0 if split == "all" else summary.tasks
     lacking = max(0, floor - certify)
@@ -265,7 +264,7 @@ def certification_gate(
     return SplitGate(
         split=split,
         alpha=alpha,
-        delta=delta,
+        delta=_DELTA,
         tasks=summary.tasks,
         n_eff=summary.n_eff,
         floor_tasks=floor,

@@ -174,9 +174,9 @@ def _note(cut: int) -> str:
     return f"[{cut} characters cut]"
 
 
-def outlines(path: Path, renderer: Renderer | None = None) -> list[Outline]:
+def outlines(path: Path) -> list[Outline]:
     """Render every run of a corpus, in the order of the file, and keep the outlines."""
     from certify_assets.corpora.schema import read_runs
 
-    renderer = renderer or Renderer()
-    return [renderer.render(run.instruction, run.steps).outline() for run in read_runs(path)]
+    render = Renderer().render
+    return [render(run.instruction, run.steps).outline() for run in read_runs(path)]

@@ -56,8 +56,8 @@ def cast_text(data: str) -> str:
     )
 
 
-def unwrapped(screen: str, columns: int = _COLUMNS) -> str:
-    """Join the lines that a terminal of so many columns broke."""
+def unwrapped(screen: str) -> str:
+    """Join the lines that the terminal of the harness broke."""
     lines: list[str] = []
     room: int | None = None
     for line in screen.split("\n"):
@@ -66,7 +66,7 @@ def unwrapped(screen: str, columns: int = _COLUMNS) -> str:
         else:
             # a space at the end of a line is not on the screen
             lines[-1] += " " * room + line
-        room = columns - _width(line)
+        room = _COLUMNS - _width(line)
         if room not in (0, 1) or _BOX.match(line[-1]):
             room = None
     return "\n".join(lines)
