@@ -112,7 +112,7 @@ def write_verdicts(
     )
     written = unchanged = 0
     for sample in log.samples or []:
-        verdict = verdicts.get(names.run(sample))
+        verdict = verdicts.get(names.run(sample.uuid, sample.id, sample.epoch))
         if verdict is None:
             continue
         fields = verdict_fields(verdict, certificates)

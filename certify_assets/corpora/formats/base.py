@@ -85,9 +85,9 @@ class Draft:
         of one run.
     attempt : int, optional
         The attempt that the source itself states, trusted only together with a trajectory_id.
-    repetition : str
-        What tells apart two runs of the same content in one file (a trial number); equal content
-        and repetition is a copy.
+    repetition : str, optional
+        What tells apart two runs of the same content in one file, such as a trial number. Without
+        one they are runs of their own, however alike.
     named_agent : str
         The agent, where the record itself names it rather than its file: runs of two such agents
         are no copies of each other.
@@ -110,7 +110,7 @@ class Draft:
     origin: Origin
     trajectory_id: str | None = None
     attempt: int | None = None
-    repetition: str = ""
+    repetition: str | None = None
     named_agent: str = ""
     variant: tuple[str, ...] = ()
     outcome_name: str = "outcome"

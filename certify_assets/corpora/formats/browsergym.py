@@ -90,7 +90,6 @@ def browsergym(files: FileSet, reading: Reading) -> Drafts:
             outcome_name="cum_reward",
             origin=origin,
             trajectory_id=folder.name,
-            repetition=called["seed"],
             named_agent=called["agent"],
         )
 

@@ -89,7 +89,6 @@ def promptfoo(files: FileSet, reading: Reading) -> Drafts:
             **_outcome(reading, origin, record, judgements),
             origin=origin,
             trajectory_id=named(record.get("id")),
-            repetition=str(origin.row),
             named_agent=agent,
             judgements=tuple(joined_scores(judgements)),
         )
@@ -171,7 +170,6 @@ def deepeval(files: FileSet, reading: Reading) -> Drafts:
             steps=steps,
             **_outcome(reading, origin, case, verdicts),
             origin=origin,
-            repetition=str(origin.row),
             judgements=tuple(
                 Judgement(
                     name, one.get("score"), "llm_judge" if one.get("evaluation_model") else ""
@@ -224,7 +222,6 @@ def lm_eval(files: FileSet, reading: Reading) -> Drafts:
             instruction=value_text(arguments[0][0]) if arguments and arguments[0] else "",
             steps=_answered(_answer(record, arguments)),
             origin=origin,
-            repetition=str(origin.row),
             judgements=tuple(said),
             **reading.chosen(origin, said),
         )

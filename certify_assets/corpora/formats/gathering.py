@@ -266,10 +266,9 @@ def _require_same_judgements(draft: Draft, original: Draft) -> None:
 
 def _is_copy(draft: Draft, earlier: Draft) -> bool:
     """Whether equal content is a copy: by its own id, in another file, or in one repetition."""
-    same_place = draft.origin.file == earlier.origin.file
-    return (
-        draft.trajectory_id is not None or not same_place or draft.repetition == earlier.repetition
-    )
+    if draft.trajectory_id is not None or draft.origin.file != earlier.origin.file:
+        return True
+    return draft.repetition is not None and draft.repetition == earlier.repetition
 
 
 def _tasks(kept: Sequence[Draft], reading: Reading) -> list[str]:

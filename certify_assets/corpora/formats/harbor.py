@@ -102,7 +102,6 @@ def harbor(files: FileSet, reading: Reading) -> Drafts:
             outcome_name="reward",
             origin=origin,
             trajectory_id=named(trial.get("id")),
-            repetition=folder,
             named_agent=agent,
         )
 

@@ -162,9 +162,9 @@ class Naming(NamedTuple):
     # a retry of the evaluation keeps it
     identity: str
 
-    def run(self, sample: Any) -> str:
+    def run(self, uuid: Any, sample: Any, epoch: Any) -> str:
         """Return the id of a sample's run: its uuid, or what tells it apart in the evaluation."""
-        return named(sample.uuid) or f"{self.identity}/{sample.id}/{sample.epoch}"
+        return named(uuid) or f"{self.identity}/{sample}/{epoch}"
 
 
 def naming(spec: Any, stem: str, agent: str | None = None) -> Naming:
@@ -289,9 +289,7 @@ def _drafts(file: SourceFile, log: Any, samples: _Samples, reading: Reading) -> 
             steps=steps_of_messages(_spoken(sample), reading),
             **outcome,
             origin=Origin(place, ""),
-            trajectory_id=named(sample.get("uuid"))
-            or f"{names.identity}/{sample['id']}/{sample['epoch']}",
-            repetition=str(sample["epoch"]),
+            trajectory_id=names.run(sample.get("uuid"), sample["id"], sample["epoch"]),
             named_agent=names.agent,
             variant=names.variant,
             judgements=judgements,

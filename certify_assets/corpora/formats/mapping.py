@@ -121,9 +121,6 @@ def draft_of(
         origin=origin,
         trajectory_id=_identity(row["trajectory_id"]),
         attempt=_attempt(row["attempt"]),
-        # rows of one file are runs of their own, however alike, unless an id says that they are
-        # the same
-        repetition=str(origin.row),
         named_agent=agent,
     )
 

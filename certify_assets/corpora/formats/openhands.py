@@ -124,8 +124,6 @@ def _draft(record: Record, origin: Origin, reports: Reports) -> Draft:
         steps=steps,
         outcome=reports.outcome(origin.file, task) if outcome is None else outcome,
         origin=origin,
-        # a line is a run of its own, however alike
-        repetition=str(origin.row),
         named_agent=agent,
     )
 

@@ -141,7 +141,6 @@ def _draft(trace: Trace, labels: _Labels, reading: Reading) -> Draft:
         origin=trace.origin,
         trajectory_id=trace.trace_id,
         attempt=int(attempt) if attempt.isdecimal() and len(attempt) < 10 else None,
-        repetition=trace.trace_id,
         named_agent=agent,
         judgements=judgements,
         link=_named(trace, "link", reading) or "",
