@@ -414,6 +414,9 @@ def _found(runs: JudgedRuns, tables: Mapping[str, ScoreTable], outcome: str | No
     """Count what there is."""
     judges = [name for name in _names(runs, JUDGE, None) if name != outcome]
     truths = [name for name in _names(runs, TRUTH, None) if name not in tables]
+    if len(truths) > 1:
+        # which is proposed
+        truths.sort(key=lambda name: -filled(runs.source, name))
     if tables:
         table = next(iter(tables.values()))
         tasks, agents = table.tasks.tolist(), [] if table.agents is None else table.agents.tolist()

@@ -371,10 +371,11 @@ def test_scores_on_other_scales_are_read_aloud(call: Call, table: Make) -> None:
 
 
 def test_what_cannot_be_settled_is_asked(call: Call, table: Make) -> None:
-    twice = table("twice.csv", lambda frame: frame.drop(columns="outcome").assign(passed=1, gold=1))
+    some = {"passed": [1] * 9 + [None] * 311, "gold": 1}
+    twice = table("twice.csv", lambda frame: frame.drop(columns="outcome").assign(**some))
     asked = call(f"doctor {twice} --out sheet.csv")
     assert asked.code == 3 and "Name one with --truth NAME" in asked.out
-    assert f"next: certify doctor {twice} --out sheet.csv --truth passed" in asked.out
+    assert f"next: certify doctor {twice} --out sheet.csv --truth gold" in asked.out
     wrong = call(f"doctor {twice} --truth nope")
     assert wrong.code == 2 and "has no column 'nope'" in wrong.err
     bare = table("bare.csv", lambda frame: frame.drop(columns="score").assign(gold=1))

@@ -83,7 +83,7 @@ def promptfoo(files: FileSet, reading: Reading) -> Drafts:
         judgements = tuple(map(_assertion, objects(graded)))
         return Draft(
             task_id=_test(record),
-            agent=str(reading.options.get("agent") or agent or "unknown"),
+            agent=agent or str(reading.options.get("agent") or "unknown"),
             instruction=text_of(inside(record, "prompt", "raw")),
             steps=_answered(value_text(inside(record, "response", "output"))),
             **_outcome(reading, origin, record, judgements),
