@@ -61,7 +61,7 @@ _COPIED, _ALL_COPIED = 0.05, 0.9
 
 SENTENCES = {
     "unscored_rows": "{table.unscored} of {table.rows} rows have no score. They are {how} and go "
-    "to human review when decided.",
+    "to review when decided.",
     "few_tasks": "The table has {tasks_seen}. The bootstrap has not been validated below {least}.",
     "saturated_scores": "{rows.at_ends} of {rows.scored} scores share the {end} value, {value}. "
     "{remedy}",

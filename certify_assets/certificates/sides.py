@@ -227,7 +227,7 @@ def joint_statement(certificates: Sequence[Certificate]) -> str:
     """Say what several certificates of one procedure promise, and how they hold together."""
     active = [certificate for certificate in certificates if certificate.certified]
     if not active:
-        return "Nothing is certified: every run goes to human review."
+        return "Nothing is certified: every run goes to review."
     together = []
     if len(active) == _PAIR:
         weakest = min((certificate.validity for certificate in active), key=_WEAKEST.index)
@@ -246,7 +246,7 @@ def _overlap(active: Sequence[Certificate]) -> list[str]:
     share = 100 * Sides(tuple(active)).overlap
     return [
         f"Scores from {shortest(low)} to {shortest(high)} ({share:.1f} % of the rows) lie in both "
-        "regions. Those rows go to human review; each side counts them in its own promise."
+        "regions. Those rows go to review; each side counts them in its own promise."
     ]
 
 

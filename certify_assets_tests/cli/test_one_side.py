@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
-from certify_assets import certify
-from certify_assets.cli.gate import markdown
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.judges.checks import certified
 from certify_assets.judges.judged import JudgedCorpus
@@ -80,7 +77,7 @@ def test_all_say_the_same_of_a_judge_that_certifies_one_side(judge: JudgedCorpus
 
 
 def test_the_command_says_so_on_the_same_scores(
-    judge: JudgedCorpus, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    judge: JudgedCorpus, call: Call, tmp_path: Path
 ) -> None:
     cal, _, _ = judge.calibration
     cal[["task_id", "score", "outcome"]].to_csv(tmp_path / "cal.csv", index=False)
@@ -91,12 +88,4 @@ def test_the_command_says_so_on_the_same_scores(
     asked = f"certificate {tmp_path}/cal.csv --pool {tmp_path}/pool.json --alpha {sides.lead.alpha}"
     document = call(f"{asked} --json").json
     assert document["decided"] == sides.decided and document["human"] == sides.human
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
-    shown = call(asked).out
-    assert shown.startswith(f"{sides.sentence}\n") and shown.count("\n") <= 8
-    summary = (tmp_path / "summary.md").read_text("utf-8")
-    assert markdown(sides.sentence) in summary
-    card = certify(cal, alpha=sides.lead.alpha, pool=pool.pool)._repr_html_()
-    assert sides.sentence in card
-    for text in (shown, summary, card, Path(write_page(judge)).read_text("utf-8")):
-        assert not re.search("rejected|released|human review", text)
+    assert call(asked).out.startswith(f"{sides.sentence}\n")

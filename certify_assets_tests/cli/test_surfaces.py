@@ -40,6 +40,7 @@ class Surfaces(NamedTuple):
     calibration: pd.DataFrame
     document: dict[str, Any]
     terminal: str
+    summary: str
     page: str
     card: str
     metadata: dict[str, Any]
@@ -48,7 +49,12 @@ class Surfaces(NamedTuple):
 
 
 @pytest.fixture(params=TABLES)
-def surfaces(request: pytest.FixtureRequest, call: Call, tmp_path: Path) -> Surfaces:
+def surfaces(
+    request: pytest.FixtureRequest,
+    call: Call,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Surfaces:
     tasks, attempts, signal, asked = TABLES[request.param]
     rows = score_rows(tasks=2 * tasks, attempts=attempts, signal=signal, seed=5)
     rows["split"] = np.where(rows["task_id"].str[1:].astype(int) % 2, "test", "cal")
@@ -56,14 +62,18 @@ def surfaces(request: pytest.FixtureRequest, call: Call, tmp_path: Path) -> Surf
     table, out, page = (tmp_path / name for name in ("scores.csv", "c.json", "c.html"))
     rows.to_csv(table, index=False)
     options = [word for name, value in asked.items() for word in (f"--{name}", value)]
-    terminal = call("certificate", table, *options, "--out", out).out
+    summary = tmp_path / "summary.md"
+    with monkeypatch.context() as github:
+        github.setenv("GITHUB_STEP_SUMMARY", str(summary))
+        terminal = call("certificate", table, *options, "--out", out).out
     assert call("report", out, table, "--out", page).code == 0
     html = page.read_text("utf-8")
     return Surfaces(
         calibration,
         json.loads(out.read_text("utf-8")),
         " ".join(terminal.split()),
-        " ".join([text_of(html), *re.findall('aria-label="([^"]*)"', html)]),
+        summary.read_text("utf-8").replace("\\", ""),
+        " ".join([*re.findall('aria-label="([^"]*)"', html), text_of(html)]),
         certify(calibration, **asked)._repr_html_(),
         materialized(tmp_path, asset="scores", path=table.name, **asked),
         call("audit", out, table, "--json").json,
@@ -127,7 +137,9 @@ def test_every_surface_says_the_same(surfaces: Surfaces) -> None:
     assert sentence and sentence[1] in surfaces.terminal
     average = any(item["promise"] == "average" for item in items.values())
     budget = "on average" if average else r"at most 10\s%"
-    for text in (sentence[1], surfaces.terminal, surfaces.page, metadata["what it means"]):
+    texts = (surfaces.terminal, surfaces.summary, surfaces.page, metadata["what it means"])
+    for text in (sentence[1], *texts):
+        assert not re.search("rejected|released|human review", text)
         assert bool(re.search("[Ee]very run goes to review", text)) == (not certified)
         found = said(text)
         assert found == pytest.approx({word: shares[word] for word in found}, abs=0.051)
