@@ -404,9 +404,9 @@ def _tables(
 
 
 def _scale(judge: str, table: ScoreTable) -> Iterator[str]:
-    """Say how scores are read that are no probabilities."""
+    """Say how scores are read that are neither probabilities nor log-odds, such as grades."""
     known = table.score_range
-    if known and "lower_is_better" not in table.reading and (known["low"] < 0 or known["high"] > 1):
+    if known and "lower_is_better" not in table.reading and known["low"] >= 0 and known["high"] > 1:
         yield f"{judge} from {known['low']:g} to {known['high']:g}, and higher is better"
 
 
