@@ -9,6 +9,7 @@ import click
 import pytest
 
 from certify_assets.cli import cli
+from certify_assets.words import WORDS
 from certify_assets_tests.doc_commands import (
     PAGES,
     Block,
@@ -160,3 +161,9 @@ def test_commands_print_what_the_page_says(page: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", SLOW)
 def test_commands_of_the_platform_print_what_the_page_says(page: str, tmp_path: Path) -> None:
     assert_output(page, tmp_path, slow=True)
+
+
+def test_the_glossary_has_the_words_of_every_surface() -> None:
+    terms = " ".join(re.findall(r"^\| ([^|]+) \|", read("docs/glossary.md"), re.MULTILINE))
+    for word in (*WORDS.values(), "decided", "held-out"):
+        assert word in terms, word

@@ -34,15 +34,15 @@ _MOST_ROWS: Final = 200
 KIND_WORDS: Final = {
     "batch_draw": (
         "Batch draws",
-        "runs of a provisional batch, drawn at random: their labels certify the batch or do not",
+        "runs of a provisional batch, drawn at random; their labels can certify the batch",
     ),
     "audit_sample": (
         "Audit sample",
-        ("runs of tasks, both drawn at random: they extend CAL and feed the monitor"),
+        "random runs of random tasks; they extend CAL and feed the monitor",
     ),
     "undecided": (
         "Undecided",
-        "what the judge left to people: unscored first, then nearest to a threshold",
+        "runs that the judge left to people; unscored first, then nearest to a threshold",
     ),
 }
 
@@ -152,10 +152,12 @@ def budget_rows(budget: Budget) -> list[list[str]]:
 
 def budget_sentence(budget: Budget) -> str:
     """Say what the queue costs, and what the certificate saved."""
+    needed = f"{duration(budget.minutes)} in all, assuming {compact(MINUTES_PER_RUN)} min a run."
+    if not budget.saved:
+        return needed
     return (
-        f"{duration(budget.minutes)} in all, at {compact(MINUTES_PER_RUN)} min a run, which is "
-        f"assumed. The certificate decided {count(budget.saved)} of "
-        f"{counted(budget.decided, 'run')} ({100 * budget.saved / (budget.decided or 1):.1f} %), "
+        f"{needed} The certificate decided {count(budget.saved)} of "
+        f"{counted(budget.decided, 'run')} ({100 * budget.saved / budget.decided:.1f} %), "
         f"which saves {duration(budget.saved_minutes)}."
     )
 

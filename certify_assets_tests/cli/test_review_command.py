@@ -22,7 +22,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 def test_the_queue_is_printed_with_its_budget(call: Call, store: Store) -> None:
     answer = call("review queue c --limit 3")
-    assert answer.code == 0 and "54 min in all, at 6 min a run, which is assumed" in answer.out
+    assert answer.code == 0 and "54 min in all, assuming 6 min a run" in answer.out
     assert "The certificate decided 3 of 12 runs (25.0 %), which saves 18 min." in answer.out
     assert (
         "The first 3 of 9" in answer.out

@@ -117,6 +117,6 @@ def test_a_corpus_without_decisions_has_an_empty_queue(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     result = run(store)
     assert result.success and metadata(result, "review_queue")["dagster/row_count"] == 0
-    assert "Nobody is asked about any run." in Path(
-        metadata(result, "review_queue")["page"]
-    ).read_text("utf-8")
+    assert "No run waits for a label." in Path(metadata(result, "review_queue")["page"]).read_text(
+        "utf-8"
+    )

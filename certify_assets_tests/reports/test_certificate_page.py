@@ -56,6 +56,14 @@ def test_the_banner_says_share_budget_and_confidence(certified: Case) -> None:
     assert f"{promised} for both at once" in text
 
 
+def test_the_page_calls_a_side_by_its_word(certified: Case) -> None:
+    text = text_of(certified.html)
+    for certificate in certified.certificates:
+        text = text.replace(certificate.statement, "")
+    assert set(WORDS.values()) <= set(re.findall(r"auto-\w+|review", text))
+    assert not re.search(r"\b(reject|release)", text, re.IGNORECASE)
+
+
 def test_deployed_certificates_have_hash_findings_and_assumptions(certified: Case) -> None:
     text = text_of(certified.html)
     for certificate in certified.certificates:

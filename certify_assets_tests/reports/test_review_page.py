@@ -78,5 +78,5 @@ def test_the_stored_queue_is_a_table_and_a_page(tmp_path: Path) -> None:
     for hidden in ("agent-a", "below_threshold"):
         assert hidden not in body(text)
     assert len(store.read_table(queue_key("c"))) == 305
-    assert "Go on labelling" in render_queue(queue, "c", served=True)
+    assert "Continue labelling" in render_queue(queue, "c", served=True)
     assert "--serve" not in render_queue(queue, "c", served=True)
