@@ -60,7 +60,6 @@ def store_batch(
         dropped={},
         findings=(),
         bill=None,
-        new_agents="",
         promises=(),
         ledger=opened.store.ledger(corpus),
         objects=objects,

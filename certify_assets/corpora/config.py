@@ -106,11 +106,6 @@ class CorpusConfig:
         "",
         pattern=f"^({_DOMAIN})?$",
     )
-    new_agents: Literal["review", "batch_certificate"] = _field(
-        "What decides runs of agents that CAL does not have: reviewers, or a certificate of their "
-        "batch.",
-        "batch_certificate",
-    )
     batch_runs: int = _field(
         "Runs of a batch from which on labels are drawn to certify it; fewer wait for more.",
         150,

@@ -22,7 +22,7 @@ import numpy as np
 from certify_assets.certificates.batch_draw import BatchDraw
 from certify_assets.certificates.batch_planning import History, plan_batch
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import CertifyError, InputError
+from certify_assets.errors import CertifyError
 from certify_assets.judges.specs import DELTA, SIDES
 from certify_assets.operations.batch_audit import (
     BatchAudit,
@@ -97,8 +97,6 @@ def draw_waiting(corpus: Corpus, *, every: bool = False) -> None:
             continue
         why, drawn = "", tuple[str, ...]()
         try:
-            if corpus.current.config.new_agents == "review":
-                raise InputError(f"new_agents of {corpus} is review now.")
             rows = provisional_rows(corpus, item.batches)
             drawn, _ = _draw(item, *item.plan(rows), rows)
         except CertifyError as error:
@@ -198,7 +196,6 @@ class WaitingRuns:
         return (
             self.runs >= config.batch_runs
             or datetime.now(UTC) - self.since >= timedelta(days=config.batch_days)
-            or config.new_agents == "review"
             or self.deployed.scorer != read_deployments(self.corpus)[-1].scorer
         )
 

@@ -112,7 +112,6 @@ class BatchRecord(_BatchEvent):
     outcomes_left_out: int
     findings: tuple[Mapping[str, str], ...]
     bill: Mapping[str, Any] | None  # cost of an endpoint judge
-    new_agents: str  # the policy of the corpus; empty where none was asked
     promises: tuple[str, ...]  # which of the two, and of what
     ledger: Head  # the last event that was seen
 

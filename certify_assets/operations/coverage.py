@@ -60,7 +60,6 @@ _SHOWN: Final = 5
 class Coverage:
     """Of every run of a batch: whether the corpus certificate covers it, and if not, why."""
 
-    policy: str  # `CorpusConfig.new_agents`
     splits: NDArray[np.str_]  # split of each run's task; empty for a new one
     reasons: NDArray[np.object_]  # a code of `decisions.NOT_COVERED`; empty where it is covered
     known_agents: tuple[str, ...]  # those of CAL
@@ -73,13 +72,12 @@ class Coverage:
     def none(cls, runs: int) -> Coverage:
         """Return the coverage of a batch that is refused: nothing is said of any run."""
         empty = np.zeros(runs, dtype="<U4")
-        return cls("", empty, np.full(runs, "", dtype=object), (), (), (), "")
+        return cls(empty, np.full(runs, "", dtype=object), (), (), (), "")
 
     @property
     def provisional(self) -> NDArray[np.bool_]:
         """Runs that wait for a certificate of their batch, if it is worth its labels."""
-        waits = ["known_task", "new_agent", "shifted"]
-        return np.isin(self.reasons, waits if self.policy == "batch_certificate" else [])
+        return np.isin(self.reasons, ["known_task", "new_agent", "shifted"])
 
     @property
     def by_corpus(self) -> NDArray[np.bool_]:
@@ -96,7 +94,7 @@ class Coverage:
     def findings(self, agents: pd.Series[str], expected: str) -> Iterator[tuple[str, str]]:
         """Say which runs are not covered, and what decides them.
 
-        `expected` says what labels of a draw would decide; it is empty where none may be drawn.
+        `expected` says what labels of a draw would decide; it is empty where none is drawn.
         """
         fate = expected or "Reviewers decide them."
         if seen := Counter(name for name in self.splits.tolist() if name):
@@ -136,7 +134,7 @@ def _shown(names: tuple[str, ...]) -> str:
 
 
 def cover(
-    judge: JudgedCorpus, runs: pd.DataFrame, scored: pd.DataFrame, policy: str, report: Report
+    judge: JudgedCorpus, runs: pd.DataFrame, scored: pd.DataFrame, report: Report
 ) -> tuple[Coverage, pd.DataFrame, NDArray[np.object_]]:
     """Return what the corpus certificate covers, the scores to decide by, and whose they are.
 
@@ -147,7 +145,7 @@ def cover(
     adapters = np.full(len(runs), judge.artifact.adapter_sha256, dtype=object)
     trained = runs["task_id"].isin(training_tasks(judge)).to_numpy(bool)
     unscored = ""
-    if trained.any() and policy != "review":
+    if trained.any():
         scored, unseen, unscored = score_unseen(judge, runs, scored)
         adapters[trained] = unseen[trained]
     without = trained & np.isnan(scored["score"].to_numpy(np.float64))
@@ -160,7 +158,7 @@ def cover(
     reasons[runs["agent"].isin({*new, *changed}).to_numpy(bool)] = "new_agent"
     reasons[splits != ""] = "known_task"
     reasons[without] = "trained_task"
-    found = Coverage(policy, splits, reasons, known, new, changed, unscored)
+    found = Coverage(splits, reasons, known, new, changed, unscored)
     return found, scored, adapters
 
 

@@ -95,7 +95,7 @@ def decide_batch(corpus: Corpus, name: str, *, report: Report = silent) -> Batch
                 return None
             # labels come while a batch is scored
             deployment = _still(deployment)
-            if not _is_scored(deployment):
+            if not _is_scored(deployment.refusal):
                 scored = _Scored.nothing(deployment, runs)
             return _store(deployment, name, runs, scored)
 
@@ -127,10 +127,9 @@ def _still(then: Deployment) -> Deployment:
     return then if now.refusal is None else then.refused(now.refusal)
 
 
-def _is_scored(deployment: Deployment) -> bool:
+def _is_scored(refusal: Refusal | None) -> bool:
     """Whether the judge scores a batch, to decide it or for a certificate of the batch alone."""
-    refusal, policy = deployment.refusal, deployment.corpus.config.new_agents
-    return refusal is None or (refusal.code in _BY_BATCH and policy == "batch_certificate")
+    return refusal is None or refusal.code in _BY_BATCH
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,12 +155,11 @@ def _score(
 ) -> tuple[Deployment, _Scored]:
     """Score the runs; what turns out to be stale in doing so refuses the batch."""
     judge, nothing = deployment.judge, _Scored.nothing(deployment, runs)
-    if judge is None or not _is_scored(deployment):
+    if judge is None or not _is_scored(deployment.refusal):
         return deployment, nothing
     try:
         table, bill = _in_shares(judge, deployment, runs, folder, report)
-        policy = deployment.corpus.config.new_agents
-        coverage, table, adapters = cover(judge, runs, table, policy, report)
+        coverage, table, adapters = cover(judge, runs, table, report)
         _require_scale(deployment, table)
     except ChangedInputError:
         raise
@@ -249,7 +247,6 @@ def _store(deployment: Deployment, name: str, runs: pd.DataFrame, scored: _Score
         **{field: getattr(about, field) for field in delivered},
         findings=tuple({"code": code, "message": message} for code, message in findings),
         bill=scored.bill,
-        new_agents=coverage.policy,
         promises=tuple(filter(None, [_promise(used, coverage), begun.promise])),
         ledger=corpus.store.ledger(corpus.name),
         objects={
@@ -287,10 +284,8 @@ def _decisions(
         assert refusal is not None
         decisions = np.full(scores.size, "human", object)
         reasons = np.full(scores.size, refusal.code, object)
-        # where a batch gets a certificate of its own, it may decide these runs too
-        by_batch = coverage.policy == "batch_certificate"
-        waits = (waits | by_corpus) & by_batch
-        decided = (coverage.reasons == "") | (not by_batch)
+        # a certificate of the batch may decide these runs too, where they were scored
+        waits, decided = waits | by_corpus, coverage.reasons == ""
     decisions[~decided], reasons[~decided] = "human", coverage.reasons[~decided]
     decisions[waits & np.isfinite(scores)] = PROVISIONAL
     decisions[changed] = "human"
@@ -334,7 +329,7 @@ def _findings(
     outcomes: int,
 ) -> Iterator[tuple[str, str]]:
     """Say by code what the user should look at; the same codes follow each other."""
-    if coverage.policy:
+    if _is_scored(deployment.refusal):
         yield from coverage.findings(frame["agent"], expected)
         used = deployment.refusal is None and deployment.certificates
         left = coverage.provisional | (coverage.by_corpus & (not used))

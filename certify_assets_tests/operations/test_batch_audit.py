@@ -15,7 +15,7 @@ from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.task_folds import training_tasks
 from certify_assets.operations.audit_sample import SamplingPlan, drawn_decisions
-from certify_assets.operations.batch_audit import BatchAudit, batch_audits, readable_audits
+from certify_assets.operations.batch_audit import BatchAudit, readable_audits
 from certify_assets.operations.batch_drawing import close_batches
 from certify_assets.operations.batches import BatchRecord, decided_version
 from certify_assets.operations.checks import batches_certified
@@ -96,7 +96,7 @@ def test_a_batch_of_a_new_agent_ends_certified(deployed: Store, tmp_path: Path) 
     record = decided(deployed, tmp_path)
     first = first_decisions_of(corpus, record.batch)
     assert set(first["reason"]) == {"new_agent"} and set(first["certificate_sha256"]) == {""}
-    assert record.decisions[PROVISIONAL] > 0 and record.new_agents == "batch_certificate"
+    assert record.decisions[PROVISIONAL] > 0
     assert record.promises[0].startswith("batch certificate:") and len(record.promises) == 1
     audit = opened(deployed, record)
     assert audit.state == "provisional" and audit.labels_used == 0 and audit.record.draws == 1
@@ -174,16 +174,6 @@ def test_a_batch_on_which_the_judge_errs_goes_to_reviewers(deployed: Store, tmp_
 def of_two_agents(record: dict[str, Any]) -> None:
     if record["trajectory_id"].endswith(("/0", "/1")):
         record["agent"] = "agent-new"
-
-
-def test_reviewers_decide_where_the_corpus_says_so(deployed: Store, tmp_path: Path) -> None:
-    config = Corpus(deployed, "c").config
-    save_config(deployed, replace(config, new_agents="review"))
-    record = decided(deployed, tmp_path)
-    found = {item["code"]: item["message"] for item in record.findings}
-    assert record.new_agents == "review"
-    assert set(record.decisions) == {"human"} and "Reviewers decide" in found["new_agents"]
-    assert batch_audits(Corpus(deployed, "c")) == []
 
 
 def test_runs_of_known_tasks_are_decided_by_a_certificate_of_their_batch(

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.operations.deciding import decide_ready
@@ -49,12 +47,9 @@ def test_runs_like_those_of_cal_are_not_found(deployed: Store, tmp_path: Path) -
     assert not {"shifted", "changed_agents"} & {item["code"] for item in document.findings}
 
 
-@pytest.mark.parametrize("policy", ["batch_certificate", "review"])
 def test_a_batch_that_is_not_like_cal_waits_for_its_own_certificate(
-    deployed: Store, tmp_path: Path, policy: str
+    deployed: Store, tmp_path: Path
 ) -> None:
-    save_config(deployed, replace(Corpus(deployed, "c").config, new_agents=policy))
-
     def one_agent_a_task(record: dict[str, Any]) -> bool:
         # too few tasks of an agent to compare its scores with those in CAL
         task, attempt = int(record["task_id"][-3:]), int(record["trajectory_id"].split("/")[-1])
@@ -67,13 +62,11 @@ def test_a_batch_that_is_not_like_cal_waits_for_its_own_certificate(
     frame = decisions_of(Corpus(deployed, "c"), document.batch)
     assert document.decided and document.reasons == {"shifted": 108}
     # no decision of the corpus certificate, and no promise that it makes
-    assert set(frame["decision"]) <= {"provisional", "human"}
+    assert set(frame["decision"]) == {"provisional"}
     assert set(frame["certificate_sha256"]) == {""} and frame["reject_threshold"].isna().all()
     assert not any(text.startswith("corpus certificate") for text in document.promises)
-    waits = (frame["decision"] == "provisional").sum()
-    assert waits == (0 if policy == "review" else 108)
     (said,) = [item["message"] for item in document.findings if item["code"] == "shifted"]
-    assert ("Reviewers decide" if policy == "review" else "labels of a random draw") in said
+    assert "labels of a random draw" in said
 
 
 def test_a_new_agent_does_not_hold_back_the_runs_that_are_like_cal(
@@ -93,12 +86,9 @@ def test_a_new_agent_does_not_hold_back_the_runs_that_are_like_cal(
     assert document.reasons["new_agent"] == 120
 
 
-@pytest.mark.parametrize("policy", ["batch_certificate", "review"])
 def test_an_agent_of_cal_that_scores_otherwise_now_is_treated_as_a_new_one(
-    deployed: Store, tmp_path: Path, policy: str
+    deployed: Store, tmp_path: Path
 ) -> None:
-    save_config(deployed, replace(Corpus(deployed, "c").config, new_agents=policy))
-
     def change(record: dict[str, Any]) -> None:
         if record["agent"] == "agent-1":
             _with_words(_BAD)(record)
@@ -112,11 +102,7 @@ def test_an_agent_of_cal_that_scores_otherwise_now_is_treated_as_a_new_one(
     )
     frame = decisions_of(Corpus(deployed, "c"), document.batch)
     changed = frame["trajectory_id"].isin(_runs_of(path, "agent-1"))
-    expected = {
-        "batch_certificate": {"provisional"},
-        "review": {"human"},
-    }
-    assert changed.sum() == 60 and set(frame.loc[changed, "decision"]) == expected[policy]
+    assert changed.sum() == 60 and set(frame.loc[changed, "decision"]) == {"provisional"}
     # those of the other agents are decided as ever
     assert "reject" in set(frame.loc[~changed, "decision"])
     assert "provisional" not in set(frame.loc[~changed, "decision"])

@@ -20,7 +20,7 @@ from certify_assets.operations.audit_sample import RunDraw, SamplingPlan
 from certify_assets.operations.batches import BatchRecord, batch_runs
 from certify_assets.operations.checks import deployment_stands
 from certify_assets.operations.deciding import decide_ready
-from certify_assets.operations.decisions import DECISION_COLUMNS, decisions_of
+from certify_assets.operations.decisions import DECISION_COLUMNS, PROVISIONAL, decisions_of
 from certify_assets.operations.deploying import deploy
 from certify_assets.operations.deployment import load_deployment, open_deployment
 from certify_assets.operations.receiving import receive
@@ -196,22 +196,20 @@ def spoil_weights(store: Store) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_where_the_deployment_does_not_stand_everything_goes_to_people(
+def test_where_the_deployment_does_not_stand_it_decides_nothing(
     deployed: Store, tmp_path: Path, fault: Callable[[Store], None], code: str, status: str
 ) -> None:
     fault(deployed)
     pin_present_files(deployed)
-    # no certificate of a batch is asked for: see test_refused_batches.py
-    save_config(deployed, replace(Corpus(deployed, "c").config, new_agents="review"))
     document = decided(deployed, tmp_path, tasks=20)
     frame = decisions_of(Corpus(deployed, "c"), document.batch)
     assert not document.decided and document.refusal.code == code and document.reasons == {code: 80}
-    assert (
-        set(frame["decision"]) == {"human"}
-        and frame["score"].isna().all()
-        and set(frame["certificate_sha256"]) == {""}
-    )
-    assert set(frame["asked"]) == {"undecided", "audit_sample"}
+    assert set(frame["certificate_sha256"]) == {""}
+    # a certificate of the batch holds whatever the judge, so its runs are scored and wait
+    waits = code in ("failed_audit", "alarm")
+    assert set(frame["decision"]) == {PROVISIONAL if waits else "human"}
+    assert (frame["score"].notna() == waits).all()
+    assert set(frame["asked"]) == {"" if waits else "undecided", "audit_sample"}
     assert deployment_stands(Corpus(deployed, "c")).status == status
 
 

@@ -20,12 +20,7 @@ from certify_assets.operations.batch_drawing import close_batches, waiting_runs
 from certify_assets.operations.batches import BatchRecord, draw_of
 from certify_assets.operations.checks import batches_certified
 from certify_assets.operations.deciding import decide_ready
-from certify_assets.operations.decisions import (
-    PROVISIONAL,
-    decisions_of,
-    first_decisions_of,
-    load_decisions,
-)
+from certify_assets.operations.decisions import PROVISIONAL, first_decisions_of, load_decisions
 from certify_assets.operations.deploying import deploy
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.lineage import follow
@@ -161,19 +156,6 @@ def test_what_waits_is_drawn_when_it_is_old_or_when_it_is_asked_for(
     require_sound(deployed)
     _, (link,) = follow(deployed, first.batch)
     assert {"audit", "closing"} <= {part.kind for part in link.walk()}
-
-
-def test_reviewers_get_what_may_not_be_certified_any_more(deployed: Store, tmp_path: Path) -> None:
-    first = decided(deployed, tmp_path, 3)
-    configure(deployed, new_agents="review")
-    close_batches(Corpus(deployed, "c"))
-    corpus = Corpus(deployed, "c")
-    assert draw_of(corpus, first.batch) == "" and batch_audits(corpus) == []
-    frame = decisions_of(corpus, first.batch)
-    assert set(frame["decision"]) == {"human"}
-    assert set(load_queue(corpus).frame["kind"]) == {"undecided", "audit_sample"}
-    _, (link,) = follow(deployed, frame["trajectory_id"].iloc[0])
-    assert not [part for part in link.walk() if part.broken]
 
 
 def test_runs_of_another_judge_share_no_draw(deployed: Store, tmp_path: Path) -> None:
