@@ -486,7 +486,7 @@ class Summary:
         corpus = year.platform.corpus()
         exceeded = [
             is_above(audit, item, year.source.outcome)
-            for audit in batch_audits(corpus)
+            for audit in batch_audits(corpus)[0]
             if audit.state == "certified"
             for item in audit.certificates
             if item.certified

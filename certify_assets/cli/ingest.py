@@ -87,7 +87,7 @@ def ingest(
     the exit code is 3.
     """
     from certify_assets.cli.launching import report_stored
-    from certify_assets.operations.batch_audit import readable_audits, standing_record
+    from certify_assets.operations.batch_audit import batch_audits, standing_record
     from certify_assets.operations.batches import is_decided, waiting_batches
     from certify_assets.operations.deciding import decide_ready
     from certify_assets.operations.deployment import open_deployment
@@ -137,7 +137,7 @@ def ingest(
     shown = {record.batch for record in records}
     draws = [
         item.sentence
-        for item in (readable_audits(corpus)[0] if draw or shown else ())
+        for item in (batch_audits(corpus)[0] if draw or shown else ())
         if item.state == "provisional" and (draw or shown & set(item.record.batches))
     ]
     document = {

@@ -206,7 +206,7 @@ def status(corpus: Corpus) -> None:
         "deployments": [item.model_dump(mode="json", include=_LISTED) for item in earlier],
         "batches": [item.to_dict() for item in audits],
         "waiting": waiting,
-        "faults": faults,
+        "faults": [*faults.values()],
         "outcomes": known,
         "delta_spent": spent,
     }
@@ -219,7 +219,7 @@ def status(corpus: Corpus) -> None:
         blocks.append(str(refusal))
     elif found is not None:
         blocks += ["It decides new runs.", behind(corpus, found) or None]
-    blocks += [*_batches(audits), *faults, *(item["sentence"] for item in waiting)]
+    blocks += [*_batches(audits), *faults.values(), *(item["sentence"] for item in waiting)]
     if known["runs"]:
         wrong = f"{known['wrong']} decided wrongly"
         blocks.append(f"Outcomes known afterwards: {known['runs']} runs, {wrong}.")

@@ -210,26 +210,23 @@ class BatchAudit:
         }
 
 
-def batch_audits(corpus: Corpus) -> list[BatchAudit]:
-    """Return the audits of all decided batches, the oldest first."""
-    found = (BatchAudit.load(corpus, name) for name in batch_names(corpus))
-    return [item for item in found if item is not None]
+def batch_audits(corpus: Corpus) -> tuple[list[BatchAudit], dict[str, str]]:
+    """Return the audits of all batches, the oldest first, and why others cannot be read, by batch.
 
-
-def readable_audits(corpus: Corpus) -> tuple[list[BatchAudit], list[str]]:
-    """Return the audits of all batches, and a sentence on each that was altered."""
-    audits, faults = list[BatchAudit](), list[str]()
+    Nothing of such a batch is decided, and nothing else depends on it.
+    """
+    audits, faults = list[BatchAudit](), dict[str, str]()
     for name in batch_names(corpus):
         try:
             audits += filter(None, [BatchAudit.load(corpus, name)])
         except CertifyError as error:
-            faults.append(str(error))
+            faults[name] = str(error)
     return audits, faults
 
 
 def audits_version(corpus: Corpus) -> str:
     """Return the version of the audits of all batches."""
-    audits, _ = readable_audits(corpus)
+    audits, _ = batch_audits(corpus)
     return sha256_bytes(canonical_json([item.to_dict() for item in audits]))
 
 

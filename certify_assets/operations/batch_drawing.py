@@ -27,10 +27,10 @@ from certify_assets.judges.specs import DELTA, SIDES
 from certify_assets.operations.batch_audit import (
     BatchAudit,
     FrozenDraw,
+    batch_audits,
     close_settled,
     frozen_batch,
     promise_of,
-    readable_audits,
 )
 from certify_assets.operations.batches import (
     DrawnBatch,
@@ -106,19 +106,19 @@ def draw_waiting(corpus: Corpus, *, every: bool = False) -> None:
             corpus.append(UndrawnBatches(batches=item.batches, why=why))
 
 
-def close_batches(corpus: Corpus) -> tuple[list[BatchAudit], list[str]]:
-    """Close the provisional batches whose labels settle them; return as `readable_audits`.
+def close_batches(corpus: Corpus) -> tuple[list[BatchAudit], dict[str, str]]:
+    """Close the provisional batches whose labels settle them; return as `batch_audits`.
 
     Runs that waited long enough for a draw get it.
     """
-    audits, faults = readable_audits(corpus)
+    audits, faults = batch_audits(corpus)
     settled = any(item.closing is None and not item.wanted for item in audits)
     if settled or any(item.is_due for item in waiting_runs(corpus)):
         # where another process was faster, the next look closes them
         with suppress(CertifyError), corpus.writing():
             close_settled(corpus)
             draw_waiting(corpus)
-        return readable_audits(corpus)
+        return batch_audits(corpus)
     return audits, faults
 
 

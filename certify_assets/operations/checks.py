@@ -93,7 +93,9 @@ def batches_certified(corpus: Corpus) -> Verdict:
 
     WARN while runs of its draw wait for labels; ERROR where an audit is not the one that was drawn.
     """
-    audits, later = batch_audits(corpus), waiting_runs(corpus)
+    (audits, faults), later = batch_audits(corpus), waiting_runs(corpus)
+    if faults:
+        return Verdict("ERROR", " ".join(faults.values()))
     waiting = [item for item in audits if item.state == "provisional"]
     sentences = [item.sentence for item in waiting or audits[-1:]]
     sentences += [item.sentence() for item in later]

@@ -25,6 +25,7 @@ from certify_assets.operations.labels import (
 )
 from certify_assets.operations.review_queue import Queue
 from certify_assets.tables.cells import TableError, name_of
+from certify_assets.tables.drawn import keep_labels
 from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.settings import TableSettings
@@ -68,15 +69,7 @@ def export_queue(path: Path, corpus: Corpus, queue: Queue) -> None:
 
     Column ``run`` names a file with the text of the run, in a folder next to the table.
     """
-    try:
-        filled = read_table(path, {"outcome"}).columns.get("outcome", ())
-    except InputError:
-        filled = ()
-    if count := sum(bool(_text(value).strip()) for value in filled):
-        raise InputError(
-            f"{path} holds {count} outcomes, which the export would write over; import it first, "
-            "or give another path."
-        )
+    keep_labels(path)
     # a run that comes again with another text has its id, and another batch
     files = {
         name: f"{path.stem}_runs/{sha256_bytes(f'{batch} {name}'.encode())[:16]}.txt"

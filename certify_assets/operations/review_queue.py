@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import IntegrityError
 from certify_assets.judges.specs import SIDES
-from certify_assets.operations.batch_audit import BatchAudit
-from certify_assets.operations.batches import batch_names, operation_key
+from certify_assets.operations.batch_audit import BatchAudit, batch_audits
+from certify_assets.operations.batches import operation_key
 from certify_assets.operations.decisions import load_decisions
 from certify_assets.operations.labels import read_gold_labels, read_labels
 from certify_assets.operations.review_index import KINDS, ReviewState, Row, TwiceReviewed, is_tied
@@ -133,18 +132,11 @@ def load_queue(corpus: Corpus) -> Queue:
 
     A run waits while it lacks a label or its reviewers are tied. The order is that of the index.
     """
-    open_audits, faults = list[BatchAudit](), dict[str, str]()
-    for batch in batch_names(corpus):
-        try:
-            if (audit := BatchAudit.load(corpus, batch)) is not None and audit.closing is None:
-                open_audits.append(audit)
-        except IntegrityError as error:
-            # nothing of this batch is decided; other runs wait for labels all the same
-            faults[batch] = str(error)
+    audits, faults = batch_audits(corpus)
     decisions = load_decisions(corpus)
     rows = [row for row in ReviewState(corpus).ordered() if row["draw"] not in faults]
     frame = _frame(rows)
-    draws = tuple(map(_draw_budget, open_audits))
+    draws = tuple(_draw_budget(audit) for audit in audits if audit.closing is None)
     return Queue(frame, _budget(frame, decisions, draws), tuple(faults.values()))
 
 

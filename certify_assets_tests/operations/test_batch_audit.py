@@ -15,7 +15,7 @@ from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.task_folds import training_tasks
 from certify_assets.operations.audit_sample import SamplingPlan, drawn_decisions
-from certify_assets.operations.batch_audit import BatchAudit, readable_audits
+from certify_assets.operations.batch_audit import BatchAudit, batch_audits
 from certify_assets.operations.batch_drawing import close_batches
 from certify_assets.operations.batches import BatchRecord, decided_version
 from certify_assets.operations.checks import batches_certified
@@ -126,7 +126,7 @@ def test_a_batch_of_a_new_agent_ends_certified(deployed: Store, tmp_path: Path) 
         _, (link,) = follow(deployed, name)
         assert not [part for part in link.walk() if part.broken]
         assert {"audit", "closing"} <= {part.kind for part in link.walk()}
-    ((shown,), _) = readable_audits(Corpus(deployed, "c"))
+    ((shown,), _) = batch_audits(Corpus(deployed, "c"))
     assert (shown.state, shown.decided, shown.wanted) == ("certified", audit.decided, ())
     # what comes after changes nothing of it
     label(deployed, {name: 1 - known[name] for name in audit.runs[:5]})
@@ -141,7 +141,8 @@ def test_an_altered_closing_is_an_error(deployed: Store, tmp_path: Path) -> None
     deployed.objects.path(closing.objects["closed"]).write_bytes(b"other decisions")
     verdict = batches_certified(Corpus(deployed, "c"))
     assert verdict.status == "ERROR" and "was altered" in verdict.sentence
-    assert "was altered" in readable_audits(Corpus(deployed, "c"))[1][0]
+    (fault,) = batch_audits(Corpus(deployed, "c"))[1].values()
+    assert "was altered" in fault
 
 
 def test_a_draw_with_another_seed_is_an_error(deployed: Store, tmp_path: Path) -> None:

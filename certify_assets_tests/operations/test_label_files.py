@@ -69,9 +69,7 @@ def test_an_export_does_not_write_over_labels(store: Store, tmp_path: Path) -> N
         export_queue(path, Corpus(store, "c"), queue_of(store))
     filled = pd.DataFrame({"trajectory_id": ["open-0/0", "open-1/0"], "outcome": ["1", ""]})
     write_table_file(path, filled)
-    with pytest.raises(
-        InputError, match="holds 1 outcomes, which the export would write over; import it first"
-    ):
+    with pytest.raises(InputError, match=r"a\.csv holds 1 label\. Name another file"):
         export_queue(path, Corpus(store, "c"), queue_of(store))
 
 

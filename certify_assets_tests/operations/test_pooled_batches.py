@@ -76,7 +76,7 @@ def test_two_small_deliveries_end_certified_by_one_draw(deployed: Store, tmp_pat
     assert f"{RUNS} runs of {first.batch} wait for a draw" in finding["message"]
     (finding,) = [item for item in first.findings if item["code"] == "new_agents"]
     assert re.search(rf"About \d+ labels .* decide \d+ of {RUNS} runs", finding["message"])
-    assert batch_audits(corpus) == []
+    assert batch_audits(corpus)[0] == []
     (waiting,) = waiting_runs(corpus)
     assert (waiting.batches, waiting.runs) == ((first.batch,), RUNS)
     kinds = set(load_queue(corpus).frame["kind"])
@@ -93,7 +93,7 @@ def test_two_small_deliveries_end_certified_by_one_draw(deployed: Store, tmp_pat
     corpus = Corpus(deployed, "c")
     assert waiting_runs(corpus) == []
     assert "these 2 batches together" in second.promises[0]
-    (audit,) = batch_audits(corpus)
+    (audit,) = batch_audits(corpus)[0]
     assert audit.record.batch == second.batch and audit.record.draws == 1
     assert audit.record.batches == (first.batch, second.batch)
     assert [draw_of(corpus, name) for name in audit.record.batches] == [second.batch] * 2
@@ -115,7 +115,7 @@ def test_two_small_deliveries_end_certified_by_one_draw(deployed: Store, tmp_pat
 
     label_draw(deployed, second.batch)
     corpus = Corpus(deployed, "c")
-    (shown,) = batch_audits(corpus)
+    (shown,) = batch_audits(corpus)[0]
     assert (shown.state, shown.record.batches) == ("certified", audit.record.batches)
     assert shown.sentence.startswith(f"{first.batch} and {second.batch}: ")
     frame = load_decisions(corpus)
@@ -149,7 +149,7 @@ def test_what_waits_is_drawn_when_it_is_old_or_when_it_is_asked_for(
     assert f"{second.batch}: " in shown.stdout and "are provisional; 0 of" in shown.stdout
     corpus = Corpus(deployed, "c")
     assert waiting_runs(corpus) == [] and draw_of(corpus, second.batch) == second.batch
-    assert [item.record.batch for item in batch_audits(corpus)] == [first.batch, second.batch]
+    assert [item.record.batch for item in batch_audits(corpus)[0]] == [first.batch, second.batch]
     for record in (first, second):
         label_draw(deployed, record.batch)
     assert PROVISIONAL not in set(load_decisions(Corpus(deployed, "c"))["decision"])
@@ -179,7 +179,7 @@ def test_a_batch_of_a_shared_draw_is_taken_back_until_it_is_labelled(
     undo_batch(Corpus(deployed, "c"), first.batch)
     corpus = Corpus(deployed, "c")
     # the others wait again
-    assert batch_audits(corpus) == [] and draw_of(corpus, second.batch) is None
+    assert batch_audits(corpus)[0] == [] and draw_of(corpus, second.batch) is None
     assert [item.batches for item in waiting_runs(corpus)] == [(second.batch,)]
     assert not load_queue(corpus).faults
     assert follow(deployed, second.batch)[1]
@@ -187,7 +187,7 @@ def test_a_batch_of_a_shared_draw_is_taken_back_until_it_is_labelled(
     configure(deployed, batch_runs=RUNS + 1)
     third = decided(deployed, tmp_path, 5)
     corpus = Corpus(deployed, "c")
-    (audit,) = batch_audits(corpus)
+    (audit,) = batch_audits(corpus)[0]
     # a further draw of the same runs is counted
     assert audit.record.batches == (second.batch, third.batch) and audit.record.draws == 2
     assert audit.draw.plan.delta < before.draw.plan.delta

@@ -34,7 +34,7 @@ def rows_of(store: Store) -> list[tuple[object, ...]]:
 
 def ordered(corpus: Corpus, double: float) -> dict[str, dict[str, Any]]:
     """Order the runs that wait as docs/review.md says, from decisions, labels and draws alone."""
-    audits = [audit for audit in batch_audits(corpus) if audit.closing is None]
+    audits = [audit for audit in batch_audits(corpus)[0] if audit.closing is None]
     wanted = [name for audit in audits for name in audit.wanted]
     drawn = {name for audit in audits for name in audit.order}
     votes = resolve_labels(read_labels(corpus))
@@ -79,7 +79,7 @@ def require_same(store: Store, double: float) -> None:
         assert state.next_runs(who, len(names) + 1) == mine
         assert state.count_waiting(who) == len(mine)
     assert state.tied() == sum(row["tied"] for row in expected.values())
-    open_audits = [audit for audit in batch_audits(corpus) if audit.closing is None]
+    open_audits = [audit for audit in batch_audits(corpus)[0] if audit.closing is None]
     assert state.settled_draws() == [one.record.batch for one in open_audits if not one.wanted]
     frame = load_queue(corpus).frame
     assert frame["trajectory_id"].tolist() == names

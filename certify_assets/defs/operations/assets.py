@@ -171,7 +171,7 @@ def batch_certificates(step: AssetStep) -> Made:
     """
     audits, faults = batch_drawing.close_batches(step.corpus)
     if faults:
-        raise IntegrityError(" ".join(faults))
+        raise IntegrityError(" ".join(faults.values()))
     waiting = [item.sentence() for item in waiting_runs(step.corpus)]
     said = [*(item.sentence for item in audits), *waiting]
     counts = {state: sum(item.state == state for item in audits) for state in STATES}
