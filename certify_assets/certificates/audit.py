@@ -81,7 +81,7 @@ def threshold_curve(
         As for :func:`certify_assets.certificates.certify`.
     **keywords
         The settings of :func:`certify_assets.certificates.certify` (side, alpha, delta, grid,
-        guard, engine, draws, seed, candidates, …).
+        engine, draws, seed, candidates, …).
 
     Returns
     -------

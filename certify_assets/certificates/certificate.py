@@ -72,19 +72,46 @@ class Software(TypedDict):
 class Certificate(Document):
     """The answer to "how much may the judge decide alone", with all that is needed to recompute it.
 
-    The keys of the contract: promise (average, confident or proved), procedure, side, alpha, delta,
-    certified, threshold (null when not certified), coverage (0 then), selective_error and tail
-    (null then), level (that of the test passed, by default δ/(|Θ|·candidates)), trajectories and
-    tasks (scored ones), covered_tasks and effective_tasks (at the threshold; 0 then), success_rate,
-    icc, deff, n_eff, estimand, validity, assumptions, findings, candidates, inputs, software, seed.
-    Beyond it: schema, settings (guard, size_ratio, multiplicity, pilot as the hash of its table,
-    grid, engine, draws, planned_share, looks, look), provenance (names and hashes of what produced
-    the scores), selection (the rule, when there were candidates), covered_trajectories and errors
-    (at the threshold), statement (the sentence that may be quoted) and digest (the hash of all the
-    rest). A certificate of a data root has ledger too: the event that claimed its δ. One that was
-    tried after a stronger promise has after: the procedure that certified nothing on these labels.
+    The document also has schema, and digest, the hash of all the rest. Derived numbers have ten
+    significant digits; alpha, delta and the threshold are exact.
 
-    Derived numbers have ten significant digits; alpha, delta and the threshold are exact.
+    Attributes
+    ----------
+    promise : {"average", "confident", "proved"}
+    procedure, side : str
+    alpha, delta : float
+        Error budget, and one minus the confidence.
+    certified : bool
+    threshold, selective_error, tail : float or None
+        None where nothing is certified.
+    coverage : float
+        Share of the scored runs that the threshold decides; 0 where nothing is certified.
+    level : float
+        That of the test passed, by default δ/(|Θ|·candidates).
+    trajectories, tasks : int
+        Scored ones.
+    covered_trajectories, covered_tasks, errors : int
+    effective_tasks : float
+        At the threshold, as the three before it; 0 where nothing is certified.
+    success_rate, icc, deff, n_eff : float
+    estimand, validity : str
+    assumptions : tuple of str
+    statement : str
+        The sentence that may be quoted.
+    findings : tuple of dict
+        Each {"code", "message"}.
+    candidates : int
+    selection : str or None
+        The rule by which one of several candidates was chosen.
+    settings, inputs, software : dict
+        `settings` has those without a key of their own, the pilot as the hash of its table.
+    provenance : dict
+        Names and hashes of what produced the scores.
+    seed : int
+    ledger : dict or None
+        The event of a data root that claimed δ.
+    after : str or None
+        The procedure of a stronger promise that certified nothing on these labels.
 
     Raises
     ------

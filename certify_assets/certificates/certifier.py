@@ -192,7 +192,7 @@ def certify(
     provenance : mapping, optional
         Names and hashes of what produced the scores; carried as they are.
     sample : mapping, optional
-        The draw that the runs are of, as :meth:`Draw.fingerprint` has it. The outcome of a drawn
+        The draw that the runs are of, as :attr:`Draw.inputs` has it. The outcome of a drawn
         run without a label, or with an unclear one, is −1.
     named : bool
         Whether every row is known to be a run of its own, as in a table with trajectory_id; else
