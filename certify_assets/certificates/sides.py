@@ -31,6 +31,7 @@ _WEAKEST = (
     "finite-sample, proved",
 )
 _PAIR = 2
+_NOTHING = "Nothing is certified: every run goes to review."
 #: keys of a document next to its certificates, all of which follow from these
 OUTLINE = ("decided", "human", "statement")
 
@@ -78,7 +79,7 @@ class Sides:
     def sentence(self) -> str:
         """Say what both sides decide in all, and what is left to reviewers."""
         if not self.certified:
-            return "Nothing is certified: every run goes to review."
+            return _NOTHING
         parts = " and ".join(
             f"{percent(self.shares[item.side])} {WORDS[item.side]} ({budget_words(item)})"
             for item in self.certified
@@ -227,7 +228,7 @@ def joint_statement(certificates: Sequence[Certificate]) -> str:
     """Say what several certificates of one procedure promise, and how they hold together."""
     active = [certificate for certificate in certificates if certificate.certified]
     if not active:
-        return "Nothing is certified: every run goes to review."
+        return _NOTHING
     together = []
     if len(active) == _PAIR:
         weakest = min((certificate.validity for certificate in active), key=_WEAKEST.index)
