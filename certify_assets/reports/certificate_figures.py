@@ -63,10 +63,8 @@ def _risk_panel(source: PageSource, certificate: Certificate, name: str, layout:
         large=layout == "lead",
         bounded=multiplicity != PATH,
     )
-    caption = (
-        "Left to right, the judge decides more runs. The solid line is how often it was wrong "
-    )
-    return Panel(f"{name}risk", heading, drawn, f"{caption}{lines}{ending}", layout)
+    caption = f"The solid line is how often the judge was wrong {lines}{ending}"
+    return Panel(f"{name}risk", heading, drawn, caption, layout)
 
 
 def _score_panel(source: PageSource) -> Panel:
