@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SHARE, SHARE_SOFT = "#1f57b0", "#b7cdee"
 PASS, PASS_SOFT = "#13776f", "#a5d6d0"
 HUMAN, HUMAN_SOFT = "#5a6470", "#dfe3e8"
-WRONG, WRONG_SOFT = "#b3261e", "#f3d3d0"
+WRONG = "#b3261e"
 BUDGET, INK, MUTED = "#8a5a00", "#1c2229", "#5c6672"
 GRID, AXIS, PAPER = "#e4e8ed", "#aab2bc", "#ffffff"
 VARIABLES: dict[str, str] = {
@@ -30,7 +30,6 @@ VARIABLES: dict[str, str] = {
     HUMAN: "--human",
     HUMAN_SOFT: "--human-soft",
     WRONG: "--wrong",
-    WRONG_SOFT: "--wrong-soft",
     BUDGET: "--warn",
     INK: "--ink",
     MUTED: "--muted",
