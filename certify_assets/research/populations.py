@@ -84,10 +84,6 @@ class Clustered:
         wrong = (ndtr(sign * (reach + self.separation)) * ((1 - success) * weight)).sum(axis=-1)
         return right + wrong, right if side == "reject" else wrong
 
-    def population_icc(self) -> float:
-        """Intraclass correlation of the outcomes of two trajectories of one task."""
-        return _label_icc(effect_sd(self.rho), self.base)
-
     def _effects(self, estimand: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Task effects, and the share of trajectories or tasks with each, up to a factor."""
         nodes, density = _normal_nodes()

@@ -19,7 +19,7 @@ from certify_assets.certificates.settings import Settings
 from certify_assets.documents import Document
 from certify_assets.errors import InputError, quoted
 from certify_assets.research import paper
-from certify_assets.research.populations import Clustered, Design, Fooled, pilot_of
+from certify_assets.research.populations import Design, Fooled, pilot_of
 
 PAPER_PROCEDURES = paper.SIMULATED
 STUDY_PROCEDURES = (*PAPER_PROCEDURES, "guarded_taskboot", DEFAULT)
@@ -42,8 +42,7 @@ class Rates:
     # among all trials, which δ bounds
     violation: float
     violation_se: float
-    # one-sided 95 % Clopper–Pearson; the upper one is not 0 where no violation was seen
-    violation_lower: float
+    # one-sided 95 % Clopper–Pearson: not 0 where no violation was seen
     violation_upper: float
     # mean certified share, 0 in trials that certify nothing
     coverage: float
@@ -52,9 +51,7 @@ class Rates:
     true_error: float | None
     # violation_conditional and coverage, where the paper prints them
     paper: dict[str, float | None] | None = None
-    # what the procedure promises: the error over trajectories, or over tasks
-    estimand: str = "trajectory"
-    # by the procedure's own task-weighted estimand; None where violation is it
+    # of a procedure that promises the error over tasks, by that; None of the others
     own_violation: float | None = None
 
 
@@ -66,23 +63,10 @@ class Cell:
     tasks: int
     # nominal label ICC
     rho: float | None
-    # of the outcomes, where the design has a task effect
-    population_icc: float | None
     trials: int
     procedures: tuple[Rates, ...]
-    # of fooled tasks, as the next two
+    # of fooled tasks
     true_error: float | None = None
-    error_icc: float | None = None
-    size_ratio: float | None = None
-
-    def of(self, procedure: str) -> Rates | None:
-        """Return what a procedure did; None where it was not asked for."""
-        return next((rates for rates in self.procedures if rates.procedure == procedure), None)
-
-    @property
-    def fooled(self) -> bool:
-        """Whether the score cannot see the errors."""
-        return self.true_error is not None
 
     @property
     def title(self) -> str:
@@ -97,7 +81,7 @@ class Simulation(Document):
     """The study: its settings, and a cell for every design."""
 
     TITLE = "simulation"
-    SCHEMA = "certify_assets/simulation/1"
+    SCHEMA = "certify_assets/simulation/2"
 
     alpha: float
     delta: float
@@ -116,15 +100,8 @@ class Simulation(Document):
 def summarise(design: Design, found: NDArray[np.float64], procedures: Sequence[Settings]) -> Cell:
     """Turn trials into rates."""
     rates = tuple(_rates(design, found[:, place], one) for place, one in enumerate(procedures))
-    icc = (
-        design.population_icc() if isinstance(design, Clustered) and not design.size_slope else None
-    )
-    about = (
-        (design.share, design.error_icc, float(design.size_ratio))
-        if isinstance(design, Fooled)
-        else ()
-    )
-    return Cell(design.name, design.tasks, design.rho, icc, len(found), rates, *about)
+    error = design.share if isinstance(design, Fooled) else None
+    return Cell(design.name, design.tasks, design.rho, len(found), rates, error)
 
 
 def _rates(design: Design, found: NDArray[np.float64], settings: Settings) -> Rates:
@@ -141,13 +118,11 @@ def _rates(design: Design, found: NDArray[np.float64], settings: Settings) -> Ra
         violation_conditional_se=_rate_se(wrong, count) if count else None,
         violation=wrong / trials,
         violation_se=_rate_se(wrong, trials),
-        violation_lower=1.0 - clopper_pearson_upper(trials - wrong, trials, 0.05) if wrong else 0.0,
         violation_upper=clopper_pearson_upper(wrong, trials, 0.05),
         coverage=float(coverage.mean()),
         coverage_se=float(coverage.std(ddof=1)) / math.sqrt(trials) if trials > 1 else 0.0,
         true_error=float(found[certified, 1].mean()) if count else None,
         paper=_printed(design, settings),
-        estimand=settings.method.estimand,
         own_violation=int((found[certified, 2] > settings.alpha).sum()) / trials
         if by_task
         else None,

@@ -133,8 +133,6 @@ def test_rates_count_what_certified_nothing() -> None:
     assert none.violation_conditional is None and none.true_error is None
     # the rule of three, exactly
     assert none.violation_upper == pytest.approx(1 - 0.05 ** (1 / 4))
-    assert some.violation_lower == pytest.approx(1 - 0.95 ** (1 / 4))
-    assert none.violation_lower == 0.0
     for change in ({"alpha": 0.2}, {"side": "release"}):
         changed = [one.model_copy(update=change) for one in procedures]
         rates = summarise(_one("paper"), found, changed).procedures
