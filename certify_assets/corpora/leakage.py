@@ -127,19 +127,16 @@ class LeakChecks(Document):
     """How well the outcome can be predicted without reading the run; None where it cannot vary."""
 
     TITLE = "document of leak checks"
-    SCHEMA = "certify_assets/leak_checks/1"
+    SCHEMA = "certify_assets/leak_checks/2"
 
     # AUROC of the uncut rendering's length and of the number of steps, in the better direction (at
-    # least .5), and whether that direction is upwards
+    # least .5)
     length_auroc: float | None
-    longer_succeeds: bool
     step_auroc: float | None
-    more_steps_succeed: bool
     agent_auroc: float | None
     # AUROC of a verdict phrase's presence or of what it says last, whichever is larger: "reward: 0"
     # and "reward: 1" at the end of every run are in all of them alike
     phrases: dict[str, float | None]
-    phrase_trajectories: dict[str, int]
     thresholds: dict[str, float]
     # checks at or over their threshold
     over: tuple[str, ...]
@@ -198,23 +195,18 @@ def check_leaks(
         **{f"phrase {name}": _marks(places) for name, places in phrases.items()},
     }
     found = {
-        name: max((_either_way(values, outcomes) for values in readings), key=lambda one: one.auroc)
+        name: max(_either_way(values, outcomes) for values in readings)
         for name, readings in controls.items()
     }
-    found["agent"] = _Direction(_agent_auroc(rows, outcomes), True)
-    values = {name: None if math.isnan(one.auroc) else one.auroc for name, one in found.items()}
+    found["agent"] = _agent_auroc(rows, outcomes)
+    values = {name: None if math.isnan(area) else area for name, area in found.items()}
     return LeakChecks(
         length_auroc=values["length"],
-        longer_succeeds=found["length"].upwards,
         step_auroc=values["steps"],
-        more_steps_succeed=found["steps"].upwards,
         agent_auroc=values["agent"],
         phrases={name: values[f"phrase {name}"] for name in phrases},
-        phrase_trajectories={
-            name: len(places) - places.count(None) for name, places in phrases.items()
-        },
         thresholds=limits,
-        over=tuple(name for name, one in found.items() if one.auroc >= limits[_limit(name)]),
+        over=tuple(name for name, area in found.items() if area >= limits[_limit(name)]),
         accepted=accept_structural_leak,
         evidence=LeakEvidence(
             agents=_agent_rates(rows, outcomes),
@@ -238,16 +230,10 @@ def quoted_keys(frame: pd.DataFrame) -> list[str]:
     return sorted(found)
 
 
-class _Direction(NamedTuple):
-    """An AUROC in its better direction, and whether that is upwards."""
-
-    auroc: float
-    upwards: bool
-
-
-def _either_way(values: _Floats, outcomes: _Ints) -> _Direction:
+def _either_way(values: _Floats, outcomes: _Ints) -> float:
+    """Return an AUROC in its better direction."""
     area = auroc(values, outcomes.astype(np.float64))
-    return _Direction(1.0 - area, False) if area < 0.5 else _Direction(area, True)
+    return max(area, 1.0 - area)
 
 
 def _agent_auroc(rows: pd.DataFrame, outcomes: _Ints) -> float:

@@ -78,7 +78,7 @@ class CorpusProfile(Document):
     """Profile of a corpus, before any judge reads it."""
 
     TITLE = "profile of a corpus"
-    SCHEMA = "certify_assets/profile/1"
+    SCHEMA = "certify_assets/profile/2"
 
     corpus: str
     # labelled trajectories and their tasks; the unlabelled are counted by agents, attempts and
@@ -97,7 +97,6 @@ class CorpusProfile(Document):
     n_eff: float
     # trajectories whose rendering equals an earlier one
     duplicates: int
-    duplicate_share: float
     # groups of tasks that share an instruction
     same_instruction: tuple[tuple[str, ...], ...]
     dropped: dict[str, int]
@@ -201,7 +200,6 @@ def profile_corpus(
         agents=dict(Counter(sorted(frame["agent"].tolist())).most_common()),
         attempts=(int(sizes.min()), int(sizes.max())),
         duplicates=copies,
-        duplicate_share=copies / len(frame),
         same_instruction=_same_instruction(frame),
         dropped=dict(dropped or {}),
         splits=splits,

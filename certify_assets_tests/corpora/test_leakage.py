@@ -44,7 +44,7 @@ def test_an_episode_that_stops_at_success_shows() -> None:
         steps=lambda row, outcome: tuple(Step("go", "page") for _ in range(3 if outcome else 9)),
     )
     found = check_leaks(frame)
-    assert found.step_auroc == 1.0 and not found.more_steps_succeed and not found.longer_succeeds
+    assert found.step_auroc == found.length_auroc == 1.0
     assert set(found.over) == {"length", "steps"} and not found.passed
     accepted = check_leaks(
         frame, accept_structural_leak="episodes stop at success; known of this benchmark"
@@ -107,12 +107,13 @@ def test_verdicts_show(phrase: str, good: str, bad: str) -> None:
         return check_leaks(runs(OUTCOMES, steps=steps))
 
     found = leaks(Step("check", good), Step("check", "nothing"))
-    assert found.phrases[phrase] == 1.0 and found.phrase_trajectories[phrase] == sum(OUTCOMES)
+    assert found.phrases[phrase] == 1.0
+    assert [one.trajectories for one in found.evidence.phrases] == [sum(OUTCOMES)]
     assert leaks(Step(good, "ok"), Step("nothing", "ok")).phrases == {}, "agents may claim"
     found = leaks(Step("check", good), Step("check", bad), (good, bad))
     assert found.phrases[phrase] == 1.0 and f"phrase {phrase}" in found.over
-    assert found.phrase_trajectories[phrase] == len(OUTCOMES)
     (evidence,) = (item for item in found.evidence.phrases if item.name == phrase)
+    assert evidence.trajectories == len(OUTCOMES)
     assert [example[1:] for example in evidence.examples] == [(2, good), (2, bad)]
 
 

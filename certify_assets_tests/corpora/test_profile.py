@@ -33,7 +33,7 @@ def test_copies_and_shared_instructions_are_reported() -> None:
     rows = [trajectory(n, instruction="one" if n < 2 else f"other {n}") for n in range(4)]
     rows.append(replace(rows[0], trajectory_id="copy"))
     profile = profile_corpus(to_frame(rows))
-    assert (profile.duplicates, profile.duplicate_share) == (1, 0.2)
+    assert profile.duplicates == 1
     assert profile.same_instruction == (("task0", "task1"),)
 
 
