@@ -95,7 +95,7 @@ def test_a_langfuse_trace_is_one_run_in_every_export(
 
 
 def links(path: Path) -> list[str]:
-    return read_judged([path]).source["link"].tolist()
+    return list(read_judged([path]).source["link"])
 
 
 def test_a_run_links_to_its_page_where_the_source_names_one(
@@ -111,7 +111,7 @@ def test_a_run_links_to_its_page_where_the_source_names_one(
     rows = [
         run | {"url": f"https://smith.example/{run['id']}"}
         for number in range(2)
-        for run in runs(number, "a", 0)
+        for run in runs(f"r{number}", "a")
     ]
     roots = [row["url"] for row in rows if row["id"] == row["trace_id"]]
     assert sorted(links(write_lines(tmp_path / "ls.jsonl", rows))) == sorted(roots)
