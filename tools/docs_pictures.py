@@ -135,8 +135,9 @@ def _draw_servers(page: Page, root: Path) -> None:
 
 
 def _keep_part(page: Page, file: str, box: tuple[int, int, int, int]) -> None:
-    clip = dict(zip(("x", "y", "width", "height"), box, strict=True))
-    _keep(page.screenshot(clip=clip), file, "")
+    x, y, width, height = box
+    shot = page.screenshot(clip={"x": x, "y": y, "width": width, "height": height})
+    _keep(shot, file, "")
 
 
 def main() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.pool import load_pool
 from certify_assets.operations.audit import CertificateAudit, load_audits
 from certify_assets.operations.certifier import load_certificates
@@ -73,9 +72,8 @@ def _base_model(judge: JudgedCorpus, record: JudgeRecord) -> dict[str, str]:
     """Return the language model that was read, and its commit or the hash of its files."""
     # as the training recorded it
     found = record.detail("provenance").get("settings", {})
-    model = str(found.get("model") or judge.spec.model)
     return {
-        "base model": known_model(model).origin or model,
+        "base model": str(found.get("model") or judge.spec.model),
         "base model revision": str(found.get("revision") or judge.spec.revision or ""),
     }
 
