@@ -80,7 +80,7 @@ def test_the_installed_model_goes_from_settings_to_certificates(small: Store) ->
     assert verify_stored(judged(small, "here", "tuned")) == []
     assert np.isfinite(small.read_table(tuned.key("scores.parquet"))["score"]).all()
     facts = reading_facts(tuned, tuned.artifact)
-    assert "Apache-2.0" in facts["base model"] and facts["prompt, success"] == "yes"
+    assert facts["base model"] == "smollm2" and facts["prompt, success"] == "yes"
     assert facts["base model revision"] == smollm2.SHA256
     record = tuned.artifact
     assert record.detail("training")["rows"] == 10 < record.sft_trajectories
