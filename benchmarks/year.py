@@ -23,12 +23,12 @@ The table has, by week, the runs that the corpus certificate and the certificate
 without reading, how many of those were wrong, the labels, and the largest e-value of the monitor,
 whose alarm is at 1/δ. The summary compares every certified batch with the withheld outcomes.
 
---seeds: so many
-years, from --seed on, whose figures are averaged with their standard error. --alpha: the
-budget, of the corpus and of batches. --out keeps the table of the last year. --batch-runs: how many
-uncovered runs wait for a draw, at most for four weeks, by default as many as for any corpus; 1
-draws from every week's. --quick: four weeks. Seeds of the draws of batches are by chance, so
-figures vary. The lexical judge alone is trained, and commands report to no event log.
+--seeds: so many years, from --seed on, whose figures are averaged with their standard error.
+--alpha: the budget, of the corpus and of batches. --out: keeps the table of each year and a row of
+its figures; a year whose row is there is not lived again. --batch-runs: how many uncovered runs
+wait for a draw, at most for four weeks, by default as many as for any corpus; 1 draws from every
+week's. --quick: four weeks. Seeds of the draws of batches are by chance, so figures vary. The
+lexical judge alone is trained, and commands report to no event log.
 """
 
 from __future__ import annotations
@@ -531,21 +531,30 @@ def live(given: argparse.Namespace, seed: int) -> Summary:
         print(table.to_string(index=False))
         summary = Summary.of(year, table)
         print("".join(f"{name}: {value:.4g}\n" for name, value in asdict(summary).items()))
-        if given.out:
-            given.out.mkdir(parents=True, exist_ok=True)
-            table.to_csv(given.out / "year.csv", index=False)
-            (given.out / "summary.json").write_text(json.dumps(asdict(summary)), "utf-8")
         print(
             f"{time.perf_counter() - started:.0f} s, {time.process_time() - cpu:.0f} CPU-s",
             file=sys.stderr,
+            flush=True,
         )
+        if given.out:
+            given.out.mkdir(parents=True, exist_ok=True)
+            table.to_csv(given.out / f"year_{seed}.csv", index=False)
     return summary
 
 
-def averaged(made: Sequence[Summary]) -> pd.DataFrame:
-    """Return the mean of each figure over years, and its standard error."""
-    figures = pd.DataFrame([asdict(summary) for summary in made])
-    return pd.DataFrame({"mean": figures.mean(), "standard error": figures.sem()})
+def lived(given: argparse.Namespace) -> pd.DataFrame:
+    """Return the summaries of the years by their seeds, of which the folder may have some."""
+    path = given.out and given.out / "summaries.csv"
+    found = pd.read_csv(path, index_col="seed") if path and path.exists() else pd.DataFrame()
+    seeds = range(given.seed, given.seed + given.seeds)
+    for seed in seeds:
+        if seed in found.index:
+            continue
+        row = pd.DataFrame([asdict(live(given, seed))], index=pd.Index([seed], name="seed"))
+        found = pd.concat([found, row])
+        if path:
+            found.to_csv(path)
+    return found.loc[list(seeds)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -563,9 +572,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not (given.data / given.corpus).is_dir():
         print(f"skipped: {given.data / given.corpus} is not here")
         return 0
-    made = [live(given, given.seed + number) for number in range(given.seeds)]
-    if len(made) > 1:
-        print(averaged(made).to_string(float_format="%.4g"))
+    figures = lived(given)
+    if len(figures) > 1:
+        both = pd.DataFrame({"mean": figures.mean(), "standard error": figures.sem()})
+        print(both.to_string(float_format="%.4g"))
     return 0
 
 
