@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -82,7 +82,7 @@ def run_corpus(corpus: str, *, shown: Shown, judges: Sequence[str] = ()) -> int:
             else:
                 observe_sources(instance, corpus)
                 done, events = launch(server, instance, name, corpus, selection, say=_say)
-                _say_not_passed(events, shown)
+                say_not_passed(events, shown)
             if not done:
                 return _report(events)
     return 0
@@ -119,7 +119,11 @@ def execute(
             _say(f"resuming a run that was stopped: {done} steps were finished")
     progress = {"steps": steps, "label": label, "lines": shown == "lines"}
     loggers = {"progress": {"config": progress}}
-    with under_way(WorkStage(corpus or name, steps)):
+    # lines would break a bar
+    bar: AbstractContextManager[Any] = (
+        nullcontext() if shown == "lines" else under_way(WorkStage(corpus or name, steps))
+    )
+    with bar:
         result = dg.execute_job(
             dg.build_reconstructable_job(__name__, job_named.__name__, (name,)),
             instance=instance,
@@ -135,15 +139,16 @@ def execute(
     if any(error is not None and error.cls_name in _INTERRUPTED for error in errors):
         # Dagster takes Ctrl-C for the failure of a step; nothing else is started after it
         raise KeyboardInterrupt
-    _say_not_passed(result.all_events, shown)
+    say_not_passed(result.all_events, shown)
     return result
 
 
-def _say_not_passed(events: Sequence[dg.DagsterEvent], shown: Shown) -> None:
-    """Say what the checks found that warn; the answer of a command has the verdicts of audits."""
+def say_not_passed(events: Sequence[dg.DagsterEvent], shown: Shown) -> None:
+    """Say which checks did not pass; the answer of a command has the verdicts of audits."""
     for found in _evaluations(events) if shown in ("warnings", "lines") else ():
-        warns = not found.passed and found.severity == dg.AssetCheckSeverity.WARN
-        if warns and found.check_name != "audit_verdict":
+        # what stops the pipeline is said at its end
+        stops = found.blocking and found.severity == dg.AssetCheckSeverity.ERROR
+        if not (found.passed or stops or found.check_name == "audit_verdict"):
             _say(f"{found.asset_key.to_user_string()}, {found.check_name}: {found.description}")
 
 

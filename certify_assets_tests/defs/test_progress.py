@@ -3,6 +3,7 @@
 import dagster as dg
 import pytest
 
+from certify_assets.defs.execution import say_not_passed
 from certify_assets.defs.progress import progress_logger
 from certify_assets.work import WorkStage, under_way
 
@@ -35,3 +36,24 @@ def test_the_steps_of_a_run_are_counted_once(
     printed = [line.split("(")[0].split() for line in capsys.readouterr().err.splitlines()]
     steps = [["1/2", "c:", "thing", "done"], ["2/2", "c:", "thing_doubt", "done"]]
     assert printed == (steps if lines else [])
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+@pytest.mark.parametrize("severity", dg.AssetCheckSeverity)
+def test_a_check_that_did_not_pass_and_stopped_nothing_is_said(
+    blocking: bool, severity: dg.AssetCheckSeverity, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @dg.asset_check(asset=thing, blocking=blocking)
+    def alarm() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=False, severity=severity, description="An alarm.")
+
+    job = dg.define_asset_job("all", selection=dg.AssetSelection.all())
+    made = dg.Definitions(assets=[thing], asset_checks=[alarm], jobs=[job])
+    result = made.resolve_job_def("all").execute_in_process(raise_on_error=False)
+    stopped = blocking and severity == dg.AssetCheckSeverity.ERROR
+    assert result.success is not stopped
+    capsys.readouterr()
+    say_not_passed(result.all_events, "warnings")
+    assert capsys.readouterr().err.split() == (
+        [] if stopped else ["thing,", "alarm:", "An", "alarm."]
+    )

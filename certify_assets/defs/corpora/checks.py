@@ -107,12 +107,14 @@ def corpus_checks(project: Project) -> list[dg.AssetChecksDefinition]:
         found = validate_runs(
             stored_runs(corpus), certifying=config.certifying, alpha=max(config.alphas)
         )
-        missed = [f"{item.column}: {item.expected}" for item in found if not item.met]
+        missed = [
+            f"{item.expected.removesuffix('.')} ({item.observed})" for item in found if not item.met
+        ]
         records = [dg.TableRecord(asdict(item)) for item in found]
         return dg.AssetCheckResult(
             passed=not missed,
             severity=dg.AssetCheckSeverity.WARN,
-            description=f"Not met: {' '.join(missed)}"
+            description=f"Expected of the runs, and not so: {'; '.join(missed)}."
             if missed
             else f"All {len(found)} expectations are met.",
             metadata={"expectations": dg.MetadataValue.table(records)},
