@@ -53,7 +53,8 @@ def read_certificate_file(path: Path) -> CertificateFile:
     try:
         document = read_json(path)
     except InputError:
-        if not path.is_file():
+        # what begins like JSON has a fault, whose place was named
+        if not path.is_file() or path.read_bytes().lstrip()[:1] in b"{[":
             raise
         raise InputError(
             f"{path} is not a certificate, which is a JSON document. Give the certificate first, "

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 
 from certify_assets.arrays import Floats, Integers
+from certify_assets.certificates.bootstrap import as_fraction
 from certify_assets.certificates.counts import TaskCounts, count_tasks
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.kernels import resample_sums
@@ -26,8 +28,8 @@ from certify_assets.certificates.kernels import resample_sums
 def taskboot(
     observations: Observations,
     *,
-    side: str = "reject",
-    alpha: Fraction = Fraction(1, 10),
+    side: Literal["reject", "release"] = "reject",
+    alpha: float = 0.1,
     delta: float = 0.05,
     grid: int = 40,
     draws: int = 2000,
@@ -40,8 +42,8 @@ def taskboot(
     observations : Observations
         Scores s_gj and outcomes y_gj by task.
     side : {"reject", "release"}
-    alpha, delta : Fraction, float
-        Error budget α, and one minus the confidence.
+    alpha, delta : float
+        Error budget α, of at most four decimals, and one minus the confidence.
     grid, draws : int
         |Θ| and B.
     seed : int
@@ -49,7 +51,7 @@ def taskboot(
     # lines 1 to 3: Θ are score quantiles, with the counts n_g(θ) and k_g(θ) of every task
     counts = count_tasks(observations, side, grid)
     # lines 4 to 8: q(θ) ≤ α exactly where P*(resampled error > α) ≤ δ/|Θ|
-    certified = taskboot_tails(counts, alpha, draws, seed) <= delta / grid
+    certified = taskboot_tails(counts, as_fraction(alpha), draws, seed) <= delta / grid
     # line 10: thresholds are in the order of their coverage
     return float(counts.thresholds[certified][-1]) if certified.any() else None
 

@@ -54,10 +54,15 @@ def filled(source: Any, column: str) -> int:
 
 def keep_labels(out: Path | None, outcome: str = "outcome") -> None:
     """Refuse to write over a table that people have labelled, in a column of that name."""
+    if out is None or not out.is_file() or not out.stat().st_size:
+        return
     try:
-        count = filled(out, outcome) if out is not None and out.is_file() else 0
-    except InputError:
-        return  # no table of ours
+        count = filled(out, outcome)
+    except InputError as error:
+        # a sheet that one wrong cell makes unreadable holds labels all the same
+        raise InputError(
+            f"{out} is there already and may hold labels. Name another file. ({error})"
+        ) from None
     if count:
         raise InputError(f"{out} holds {number_of(count, 'label')}. Name another file.")
 

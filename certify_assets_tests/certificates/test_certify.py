@@ -1,5 +1,6 @@
 import json
 from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -255,12 +256,15 @@ def test_candidates_divide_the_level_and_the_guard() -> None:
     assert certify(*data, candidates=2, selection="larger coverage").selection == "larger coverage"
 
 
+@pytest.mark.parametrize("asked", [{}, {"alpha": 0.25, "delta": 0.1, "grid": 10, "seed": 7}])
 @pytest.mark.parametrize("side", ["reject", "release"])
 @pytest.mark.parametrize("seed", range(3))
-def test_algorithm_1_is_what_is_certified(seed: int, side: str) -> None:
+def test_algorithm_1_is_what_is_certified(
+    seed: int, side: Literal["reject", "release"], asked: dict[str, Any]
+) -> None:
     table = sample(seed)
-    found = certify(*table, procedure="taskboot", engine="montecarlo", side=side)
-    assert taskboot(observe(*table), side=side) == found.threshold
+    found = certify(*table, procedure="taskboot", engine="montecarlo", side=side, **asked)
+    assert taskboot(observe(*table), side=side, **asked) == found.threshold
     assert found.certified or side == "release"
 
 

@@ -71,6 +71,12 @@ def test_an_export_does_not_write_over_labels(store: Store, tmp_path: Path) -> N
     write_table_file(path, filled)
     with pytest.raises(InputError, match=r"a\.csv holds 1 label\. Name another file"):
         export_queue(path, Corpus(store, "c"), queue_of(store))
+    # a spreadsheet's é, and a comment with a comma: unreadable, but not empty
+    for unreadable in ("outcome,comment\n1,caf\xe9\n", "outcome,comment\n1,slow, but right\n"):
+        path.write_bytes(unreadable.encode("latin-1"))
+        with pytest.raises(InputError, match=r"may hold labels\. Name another file"):
+            export_queue(path, Corpus(store, "c"), queue_of(store))
+        assert path.read_bytes() == unreadable.encode("latin-1")
 
 
 def test_one_file_is_not_two_peoples_labels(store: Store, tmp_path: Path) -> None:
