@@ -16,6 +16,8 @@ from certify_assets.doctor import diagnose
 from certify_assets_tests.corpora.builders import write_json, write_lines
 from certify_assets_tests.corpora.formats.langfuse import exported, trace
 from certify_assets_tests.corpora.formats.langsmith import feedback, run_id, runs
+from certify_assets_tests.corpora.formats.mlflow import trace as mlflow_trace
+from certify_assets_tests.corpora.traces import small_run
 
 COLUMNS = ["task_id", "trajectory_id", "agent", "attempt", "instruction", "steps", "outcome"]
 Rows = list[dict[str, Any]]
@@ -115,6 +117,23 @@ def test_a_run_links_to_its_page_where_the_source_names_one(
     ]
     roots = [row["url"] for row in rows if row["id"] == row["trace_id"]]
     assert sorted(links(write_lines(tmp_path / "ls.jsonl", rows))) == sorted(roots)
+
+
+def test_no_attribute_of_a_run_is_its_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANGFUSE_HOST", "https://langfuse.example")
+    address = "https://evil.example"
+    forged: Rows = [{"trace.link": address}, {"trace": {"link": address}}, {"htmlPath": "/evil"}]
+    traces = [trace(f"t{n}", "a", n) | {"htmlPath": f"/traces/t{n}"} for n in range(len(forged))]
+    for one, more in zip(traces, forged, strict=True):
+        for observation in one["observations"]:
+            observation |= more
+    pages = [f"https://langfuse.example/traces/t{n}" for n in range(len(forged))]
+    assert links(write_json(tmp_path / "langfuse.json", traces)) == pages
+    run = mlflow_trace(small_run(0, 1), 0)
+    for span in run["data"]["spans"]:
+        span["attributes"]["trace.link"] = json.dumps(address)
+    run["info"]["tags"]["trace.link"] = address
+    assert links(write_json(tmp_path / "mlflow.json", run)) == ["mlflow.json row 1"]
 
 
 def test_labels_come_from_the_source_that_is_asked_for(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from certify_assets.corpora.formats.records import (
     snake,
     text_of,
 )
-from certify_assets.corpora.formats.spans import LINK, Assessment, Span, span_of
+from certify_assets.corpora.formats.spans import Assessment, Span, span_of
 from certify_assets.corpora.formats.traces import Said, trace_format
 from certify_assets.corpora.formats.transcript import JUDGING
 
@@ -66,7 +66,7 @@ def langfuse(files: FileSet, reading: Reading) -> Said:
                 reading.notes["traces exported twice, of which the first is read"] += 1
     for trace_id, (record, origin) in wholes.items():
         whole = _span({**record, "type": "AGENT"}, trace_id, origin)
-        yield replace(whole, span_id="")
+        yield replace(whole, span_id="", link=_page(record))
         observations[trace_id] = _with_whole(whole, observations.get(trace_id, []))
     for spans in observations.values():
         yield from spans
@@ -115,13 +115,17 @@ def _span(record: Record, trace_id: str, origin: Origin) -> Span:
         if key not in _TEXTS
     }
     attributes["langfuse.observation.type"] = record.get("type")
-    if (host := os.environ.get("LANGFUSE_HOST")) and (page := text_of(record.get("html_path"))):
-        attributes[LINK] = f"{host.rstrip('/')}/{page.lstrip('/')}"
     for key in ("input", "output"):
         # an empty object says nothing; as text it would be something that was said
         is_empty = parsed(record.get(key)) in (None, "", {}, [])
         attributes[f"langfuse.observation.{key}"] = None if is_empty else record[key]
     return span_of(record, attributes, origin, trace_id=trace_id)
+
+
+def _page(trace: Record) -> str:
+    """Return the address of a trace's web page, "" where it is not known."""
+    host, path = os.environ.get("LANGFUSE_HOST"), text_of(trace.get("html_path"))
+    return f"{host.rstrip('/')}/{path.lstrip('/')}" if host and path else ""
 
 
 def _with_whole(whole: Span, spans: list[Span]) -> list[Span]:

@@ -17,7 +17,7 @@ from certify_assets.corpora.formats.records import (
     parsed,
     text_of,
 )
-from certify_assets.corpora.formats.spans import LINK, Assessment, span_of
+from certify_assets.corpora.formats.spans import Assessment, span_of
 from certify_assets.corpora.formats.traces import Said, trace_format
 
 _KINDS = (words("id run_type inputs trace_id"), words("key run_id feedback_source"))
@@ -46,10 +46,9 @@ def langsmith(files: FileSet, reading: Reading) -> Said:
             for key in ("inputs", "outputs"):
                 # an empty object says nothing; as text it would be something that was said
                 attributes[f"langsmith.{key}"] = parsed(run.get(key)) or None
-            attributes[LINK] = run.get("url")
             attributes["metadata"] = extra.get("metadata") or parsed(run.get("metadata"))
             attributes |= {"extra": extra, "langsmith.span.kind": run.get("run_type")}
-            yield span_of(run, attributes, origin)
+            yield span_of(run, attributes, origin, link=text_of(run.get("url")))
 
 
 def _is_record(record: Record) -> bool:

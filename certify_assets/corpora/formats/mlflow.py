@@ -21,9 +21,11 @@ from certify_assets.corpora.formats.records import (
     parsed,
     text_of,
 )
-from certify_assets.corpora.formats.spans import LINK, Assessment, SpanEvent, span_of
+from certify_assets.corpora.formats.spans import Assessment, SpanEvent, span_of
 from certify_assets.corpora.formats.traces import Said, trace_format
 
+#: key of a trace from a server that holds its web page
+LINK = "trace.link"
 # of a trace, or of a row of a table; in a table the trace is JSON within JSON
 _MARK = rb'\\?"(?:trace_location|trace_metadata|request_metadata)\\?"\s*:'
 _TABLES = tuple(("trace_id", "trace_metadata", name) for name in ("trace", "spans"))
@@ -66,8 +68,9 @@ def _said(record: Record, origin: Origin, reading: Reading) -> Said:
         said = f"trace {trace_id} has no spans; export traces with include_spans=True."
         reading.drop("no_trajectory", f"{origin} {said}")
         return
-    for about in (*(mapping(info.get(place)) for place in _ABOUT), {LINK: record.get(LINK)}):
-        yield span_of({}, about, origin, trace_id=trace_id)
+    link = text_of(record.get(LINK))
+    for place in _ABOUT:
+        yield span_of({}, mapping(info.get(place)), origin, link=link, trace_id=trace_id)
     for span in spans:
         events = [
             SpanEvent(text_of(event.get("name")), mapping(event.get("attributes")))

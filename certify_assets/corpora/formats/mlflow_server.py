@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 from fsspec.spec import AbstractFileSystem
 
-from certify_assets.corpora.formats.spans import LINK
+from certify_assets.corpora.formats.mlflow import LINK
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.storage.tracking import mlflow_client, said_by, without_credentials

@@ -31,8 +31,6 @@ _OUTPUTS = (
     "langfuse.observation.output",
     "langsmith.outputs",
 )
-#: the attribute in which a format notes the page of a trace on the web
-LINK = "trace.link"
 #: what each thing is called, in order of preference
 NAMES: dict[str, tuple[str, ...]] = {
     "kind": (
@@ -66,7 +64,6 @@ NAMES: dict[str, tuple[str, ...]] = {
         "dataset_record_id",
         "reference_example_id",
     ),
-    "link": (LINK,),
     "attempt": ("attempt", "metadata.attempt", "trial", "metadata.trial"),
     "agent": (
         "agent",
@@ -154,6 +151,8 @@ class Span:
         Other attributes, to name task, attempt, agent and outcome by.
     error : str
         What went wrong, "" where nothing did.
+    link : str
+        Web page of the trace. Only a format sets it, as attributes are what a run says of itself.
     origin : Origin
         Where it was read.
     """
@@ -169,6 +168,7 @@ class Span:
     answered: tuple[Message, ...] = ()
     attributes: Record = field(default_factory=dict)
     error: str = ""
+    link: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +218,8 @@ def span_of(
     attributes: Record,
     origin: Origin,
     events: Sequence[SpanEvent] = (),
+    *,
+    link: str = "",
     **given: str,
 ) -> Span:
     """Return a span from a record whose fields have the names of any tool, and its attributes.
@@ -256,6 +258,7 @@ def span_of(
         answered=answered,
         attributes={key: value for key, value in attributes.items() if not _is_content(key)},
         error=_error(found, events),
+        link=link,
         origin=origin,
     )
 

@@ -77,11 +77,15 @@ def drafts_of_traces(
     """Turn spans and assessments, in any order, into runs; what cannot be used is counted."""
     spans: dict[str, list[Span]] = {}
     about: dict[str, Record] = {}
+    links: dict[str, str] = {}
     assessments: list[Assessment] = []
     for found in said:
         if isinstance(found, Assessment):
             assessments.append(found)
-        elif found.span_id:
+            continue
+        if found.link and (not found.parent_id or found.trace_id not in links):
+            links[found.trace_id] = found.link
+        if found.span_id:
             spans.setdefault(found.trace_id, []).append(found)
         else:
             about[found.trace_id] = {**found.attributes, **about.get(found.trace_id, {})}
@@ -101,12 +105,12 @@ def drafts_of_traces(
     for trace_id in spans:
         trace = Trace(spans[trace_id], of_trace.get(trace_id, []), about.get(trace_id, {}), reading)
         try:
-            yield _draft(trace, labels, reading)
+            yield _draft(trace, labels, reading, links.get(trace_id, ""))
         except LeftOutError as left:
             reading.drop(left.reason, f"{trace.origin.file} trace {trace_id} {left.words}.")
 
 
-def _draft(trace: Trace, labels: _Labels, reading: Reading) -> Draft:
+def _draft(trace: Trace, labels: _Labels, reading: Reading, link: str) -> Draft:
     messages = transcript(trace)
     spoken = from_first(messages, "assistant", "tool")
     before = messages[: len(messages) - len(spoken)]
@@ -143,7 +147,7 @@ def _draft(trace: Trace, labels: _Labels, reading: Reading) -> Draft:
         attempt=int(attempt) if attempt.isdecimal() and len(attempt) < 10 else None,
         named_agent=agent,
         judgements=judgements,
-        link=_named(trace, "link", reading) or "",
+        link=link,
     )
 
 
