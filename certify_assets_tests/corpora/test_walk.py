@@ -26,7 +26,8 @@ def test_a_compressed_file_is_read_as_its_content(tmp_path: Path) -> None:
 def test_a_zip_is_read_in_place_and_safely(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "runs.zip", "w") as archive:
         for name in (
-            "a/one.json",
+            "./a/.one.json",
+            "a/.git/copy.json",
             "../evil.json",
             "/abs.json",
             "a\\b.json",
@@ -39,8 +40,9 @@ def test_a_zip_is_read_in_place_and_safely(tmp_path: Path) -> None:
         link.external_attr = (stat.S_IFLNK | 0o777) << 16
         archive.writestr(link, "/etc/passwd")
     tally = Tally()
-    assert names(tmp_path / "runs.zip", tally) == ["runs.zip/a/one.json"]
+    assert names(tmp_path / "runs.zip", tally) == ["runs.zip/./a/.one.json"]
     assert tally.dropped == {
+        "file_hidden": 1,
         "file_unsafe_path": 3 if os.sep == "/" else 2,
         "file_nested_archive": 2,
         "file_not_regular": 1,

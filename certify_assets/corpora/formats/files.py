@@ -245,6 +245,12 @@ class FileSet:
             self.tally.drop(
                 "file_unsafe_path", f"{name} leads out of its archive; it was not read."
             )
+        elif any(folder.startswith(".") for folder in inside.parts[:-1]):
+            self.tally.drop(
+                "file_hidden",
+                f"{name} is in a hidden folder; unpack the archive and name that folder to read "
+                "it.",
+            )
         elif not member.is_regular:
             _irregular(name, self.tally)
         elif name.lower().endswith(ARCHIVES):
