@@ -31,6 +31,13 @@ def test_an_ambiguous_record_is_left_out(tmp_path: Path, fields: str, words: str
     assert "runs.jsonl row 2" in example and words in example
 
 
+def test_the_option_agent_names_all_runs_of_promptfoo(tmp_path: Path) -> None:
+    path = write_json(tmp_path / "r.json", {"results": {"results": [result("t", 0, passed=True)]}})
+    options: list[dict[str, str]] = [{}, {"agent": "mine"}]
+    agents = [import_corpus(path, name="c", options=one).frame["agent"].item() for one in options]
+    assert agents == ["echo", "mine"]
+
+
 def test_a_metric_that_is_called_success_is_not_the_verdict(tmp_path: Path) -> None:
     runs = [result(f"t{number}", 0, passed=number == 0) for number in range(2)]
     for run in runs:

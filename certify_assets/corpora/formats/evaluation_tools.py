@@ -67,7 +67,7 @@ _ERROR = 2
     fits=lambda file: begins(file, b"{", *_RESULTS),
     label_source="assertions of the tests",
     options={
-        **AGENT_OPTION,
+        "agent": "agent of all runs; the provider where it is not given",
         "label": "metric or assertion that is the outcome; the verdict of all is it otherwise",
     },
 )
@@ -83,7 +83,7 @@ def promptfoo(files: FileSet, reading: Reading) -> Drafts:
         judgements = tuple(map(_assertion, objects(graded)))
         return Draft(
             task_id=_test(record),
-            agent=agent or str(reading.options.get("agent") or "unknown"),
+            agent=str(reading.options.get("agent") or agent or "unknown"),
             instruction=text_of(inside(record, "prompt", "raw")),
             steps=_answered(value_text(inside(record, "response", "output"))),
             **_outcome(reading, origin, record, judgements),
