@@ -244,10 +244,13 @@ def _overlap(active: Sequence[Certificate]) -> list[str]:
     high, low = limits.get("reject"), limits.get("release")
     if len(active) != _PAIR or high is None or low is None or low > high:
         return []
+    scores, lie = f"Scores from {shortest(low)} to {shortest(high)}", "lie"
+    if low == high:
+        scores, lie = f"The score {shortest(low)}", "lies"
     share = 100 * Sides(tuple(active)).overlap
     return [
-        f"Scores from {shortest(low)} to {shortest(high)} ({share:.1f} % of the rows) lie in both "
-        "regions. Those rows go to review; each side counts them in its own promise."
+        f"{scores} ({share:.1f} % of the rows) {lie} in both regions. Those rows go to review; "
+        "each side counts them in its own promise."
     ]
 
 

@@ -120,6 +120,13 @@ def test_a_row_in_both_regions_goes_to_people() -> None:
     assert found.decisions.tolist() == ["reject", "human", "release"]
 
 
+def test_one_score_in_both_regions_is_no_range_of_scores() -> None:
+    outcomes = np.arange(400) % 2
+    data = np.full(400, 3.0), outcomes, np.arange(400).astype(str)
+    made = issue(Certifier.of(*data), {"alpha": 0.7})
+    assert "The score 3 (100.0 % of the rows) lies in both regions." in made.statement
+
+
 def test_where_nothing_is_certified_people_decide() -> None:
     reject, _ = both()
     assert set(decide(nothing("reject"), [0.0, np.nan]).reasons) == {"not_certified", "unscored"}
