@@ -232,7 +232,7 @@ def diagnose(
     """
     reading = reading or ReadingOptions()
     whole = reading_of_scores(paths[0], labels, reading) if len(paths) == 1 else reading
-    runs, columns = _opened(paths, whole)
+    runs, columns = _opened(paths, whole, judge)
     judges = _names(runs, JUDGE, judge)
     truths = [] if labels is not None else _names(runs, TRUTH, truth)
     # what one option names is nothing else
@@ -292,11 +292,13 @@ def _about_labels(known: RunLabels, table: ScoreTable) -> Iterator[str]:
     yield from (f"{known.path.name}: {words}" for words in known.read_as)
 
 
-def _opened(paths: Sequence[Path], reading: ReadingOptions) -> tuple[JudgedRuns, dict[str, str]]:
+def _opened(
+    paths: Sequence[Path], reading: ReadingOptions, judge: str | None
+) -> tuple[JudgedRuns, dict[str, str]]:
     """Return logs or a table with the kinds of their columns, and columns by other names."""
     named = [reading.columns[one] for one in ("task", "score") if one in reading.columns]
     if len(paths) == 1 and paths[0].is_file() and not is_log(paths[0], named):
-        return _of_table(paths[0], reading)
+        return _of_table(paths[0], reading, judge)
     if table := next((path for path in paths if path.is_file() and not is_log(path)), None):
         raise InputError(
             f"{table} is no log of a known format, and score tables are read one at a time. If it "
@@ -305,7 +307,9 @@ def _opened(paths: Sequence[Path], reading: ReadingOptions) -> tuple[JudgedRuns,
     return read_judged(paths), {}
 
 
-def _of_table(path: Path, reading: ReadingOptions) -> tuple[JudgedRuns, dict[str, str]]:
+def _of_table(
+    path: Path, reading: ReadingOptions, judge: str | None
+) -> tuple[JudgedRuns, dict[str, str]]:
     """Return a score table with the kinds of its columns; find names and scores by their words."""
     usual = {**COLUMNS, **reading.columns}
     # of a workbook the sheet that has them
@@ -343,7 +347,8 @@ def _of_table(path: Path, reading: ReadingOptions) -> tuple[JudgedRuns, dict[str
             numbers = all(number_of(value) is not None for value in table.values(name))
             if kind == TRUTH or numbers:
                 kinds[name] = kind
-    title = "table of runs" if JUDGE not in kinds.values() and has_runs(path) else "score table"
+    has_score = judge is not None or JUDGE in kinds.values()
+    title = "table of runs" if not has_score and has_runs(path) else "score table"
     return JudgedRuns(path, kinds, title, notes=tuple(notes)), columns
 
 

@@ -109,7 +109,7 @@ def _there(found: DoctorReport, labels: Path | None) -> Iterator[str]:
     labelled = f"labelled: {counts['labelled']:,} of {runs}"
     yield f"judges: {_listed(counts['judges'])} · truths: {truths} · {labelled}"
     if labels is None and not counts["truths"]:
-        yield "No outcomes are there. Name them with --truth NAME, or give --labels FILE."
+        yield "No outcomes were found. Name their column with --truth, or give --labels FILE."
     yield from found.notes[:_MOST_NOTES]
 
 
@@ -300,7 +300,8 @@ def _steps(
     if found.answer == "nothing":
         issued = [item for one in best.issued for item in one.certificates]
         if any(of["code"] == "scores_look_reversed" for item in issued for of in item.findings):
-            yield given_command("--set", "lower_is_better=true")
+            if not reading.lower_is_better:
+                yield given_command("--set", "lower_is_better=true")
             return
         rate, area = (f"{value:.3g}" for value in found.guess)
         guess = ["--success-rate", rate, "--auroc", area] if found.plans else []

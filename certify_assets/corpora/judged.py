@@ -188,7 +188,7 @@ def read_judged(paths: Sequence[Path]) -> JudgedRuns:
         }
     )
     frame.attrs["path"] = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and others"
-    # the page of a run shows what is thought of it
+    # hidden from reviewers, as is the page of a run, which shows what is thought of it
     frame.attrs["judgements"] = [_LINK, *columns]
     notes = [f"{said}: {number:,}" for said, number in facts.notes.items()]
     return JudgedRuns(

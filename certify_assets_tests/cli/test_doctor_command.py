@@ -368,6 +368,19 @@ def test_scores_on_other_scales_are_read_aloud(call: Call, table: Make) -> None:
     step = turned.out.splitlines()[-1].removeprefix("next: certify ")
     assert turned.code == 3 and step == "doctor scores.csv --set lower_is_better=true"
     assert call(*shlex.split(step)).code == 0
+    still = call("doctor", table(), "--set", "lower_is_better=true")
+    assert still.code == 3 and "next:" not in still.out
+
+
+def test_a_table_of_runs_with_a_named_score_is_a_score_table(call: Call, table: Make) -> None:
+    def with_texts(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame.rename(columns={"score": "zz"}).assign(text="worked")
+
+    path = table(change=with_texts)
+    assert call(f"doctor {path}").out.startswith("table of runs: ")
+    answer = call(f"doctor {path} --judge zz")
+    assert answer.out.startswith("score table: ")
+    assert answer.out.endswith("next: certify decide certificate.json NEW_SCORES\n")
 
 
 def test_what_cannot_be_settled_is_asked(call: Call, table: Make) -> None:
