@@ -258,7 +258,7 @@ def diagnose(
         notes = [*_about_labels(known, next(iter(tables.values()))), *notes]
     report = DoctorReport(
         runs.title,
-        _found(runs, tables, outcome),
+        _found(runs, tables, outcome, asked.columns),
         truth=outcome,
         columns=columns,
         notes=(*notes, *runs.notes) if known else (*runs.notes, *notes),
@@ -343,13 +343,18 @@ def _of_table(
     known = {*kinds.values()}
     for name, kind in others.items():
         # a score or outcome that is named as such leaves no doubt
-        if kind and kind not in known and name in table.columns:
-            numbers = all(number_of(value) is not None for value in table.values(name))
-            if kind == TRUTH or numbers:
-                kinds[name] = kind
+        if not kind or kind in known or name not in table.columns:
+            continue
+        if kind == TRUTH or all(map(_is_number, table.values(name))):
+            kinds[name] = kind
     has_score = judge is not None or JUDGE in kinds.values()
     title = "table of runs" if not has_score and has_runs(path) else "score table"
     return JudgedRuns(path, kinds, title, notes=tuple(notes)), columns
+
+
+def _is_number(cell: Any) -> bool:
+    """Whether a cell may be a number, perhaps with a decimal comma; reading the column decides."""
+    return number_of(cell.replace(",", ".") if isinstance(cell, str) else cell) is not None
 
 
 def _names(runs: JudgedRuns, kind: str, name: str | None) -> list[str]:
@@ -415,7 +420,12 @@ def _scale(judge: str, table: ScoreTable) -> Iterator[str]:
         yield f"{judge} from {known['low']:g} to {known['high']:g}, and higher is better"
 
 
-def _found(runs: JudgedRuns, tables: Mapping[str, ScoreTable], outcome: str | None) -> JsonObject:
+def _found(
+    runs: JudgedRuns,
+    tables: Mapping[str, ScoreTable],
+    outcome: str | None,
+    columns: Mapping[str, str],
+) -> JsonObject:
     """Count what there is."""
     judges = [name for name in _names(runs, JUDGE, None) if name != outcome]
     truths = [name for name in _names(runs, TRUTH, None) if name not in tables]
@@ -427,12 +437,9 @@ def _found(runs: JudgedRuns, tables: Mapping[str, ScoreTable], outcome: str | No
         tasks, agents = table.tasks.tolist(), [] if table.agents is None else table.agents.tolist()
         labelled = 0 if table.outcomes is None else int(np.count_nonzero(table.outcomes >= 0))
     else:
-        names = {COLUMNS[one] for one in ("task", "agent")}
-        rows = read_table(runs.source, names)
-        tasks, agents = (
-            list(rows.values(COLUMNS[one])) if COLUMNS[one] in rows.columns else []
-            for one in ("task", "agent")
-        )
+        names = [{**COLUMNS, **columns}[one] for one in ("task", "agent")]
+        rows = read_table(runs.source, set(names))
+        tasks, agents = (list(rows.values(name)) if name in rows.columns else [] for name in names)
         labelled = filled(runs.source, outcome) if outcome else 0
     sizes = [*Counter(map(str, tasks)).values()] or [0]
     attempts = np.quantile(sizes, (0, 0.5, 1), method="nearest").astype(int).tolist()

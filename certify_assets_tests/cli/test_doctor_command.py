@@ -97,6 +97,17 @@ def test_columns_of_other_names_are_found_and_said(call: Call, table: Make) -> N
     assert answer.code == 0 and "column 'example' of scores.csv as task_id" in answer.out
     assert "judges: gpt_judge · truths: human_label" in answer.out
     followed(call, answer.out)
+    bare = table("bare.csv", lambda frame: renamed(frame).drop(columns="gpt_judge"))
+    assert "320 runs of 80 tasks (4 of each task)" in call(f"doctor {bare}").out
+
+
+def test_scores_with_decimal_commas_are_found_by_their_name(call: Call, table: Make) -> None:
+    frame = pd.read_csv(table()).rename(columns={"task_id": "Task", "score": "Judge Score"})
+    frame.to_csv("commas.csv", sep=";", decimal=",", index=False)
+    answer = call("doctor commas.csv")
+    assert answer.code == 0 and "judges: Judge Score" in answer.out
+    assert "scores with decimal commas" in answer.out
+    followed(call, answer.out)
 
 
 @pytest.mark.parametrize("name", ["Scenario", "prompt_id", "Question", "sample", "test case"])
