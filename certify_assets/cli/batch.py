@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,6 +61,7 @@ from certify_assets.tables.drawn import (
     require_drawn,
     require_first_draw,
 )
+from certify_assets.tables.run_labels import RunLabels
 from certify_assets.tables.settings import IssuedReading, ReadingOptions, reading_of
 
 _BOTH: Final = "both"
@@ -255,15 +256,32 @@ def close(
     for side, result in zip(found.sides, results, strict=True):
         blocks += figures("Batch certificate", result.to_dict(), most=_CLOSED)
         blocks.append(certificate_sentence(result, side.progress(outcomes)))
-        if runs := result.label_next:
-            more = f" and {len(runs) - _SHOWN} more" if len(runs) > _SHOWN else ""
-            blocks.append(f"Label next: {', '.join(runs[:_SHOWN])}{more}.")
+        blocks += _to_do(result.label_next, given, side.wrong)
     certified = any(result.certified for result in results)
     document = BatchCertificate.together(results)
     if out is not None:
         write_document(out, document)
         blocks.append(f"wrote {out}")
     answer(document, *blocks, code=0 if certified else NOTHING)
+
+
+def _to_do(wanted: Sequence[str], given: RunLabels, wrong: int) -> Iterator[str]:
+    """Say which of the runs that are wanted to settle, and which to label."""
+    unclear = [name for name in wanted if name in given.outcomes]
+    tied = [name for name in wanted if name in given.tied]
+    for word, runs in (("Unclear", unclear), ("Tied", tied)):
+        if runs:
+            yield (
+                f"{word}: {_shown(runs)}. Labels after such a run do not count. Settle it, or give "
+                f"it the outcome {wrong}, which is an error."
+            )
+    if missing := [name for name in wanted if name not in {*unclear, *tied}]:
+        yield f"Label next: {_shown(missing)}."
+
+
+def _shown(runs: Sequence[str]) -> str:
+    more = f" and {len(runs) - _SHOWN} more" if len(runs) > _SHOWN else ""
+    return f"{', '.join(runs[:_SHOWN])}{more}"
 
 
 def _drawn(

@@ -60,6 +60,31 @@ def test_a_batch_is_planned_drawn_and_closed(call: Call, tables: Path) -> None:
     assert json.loads(Path("closed.json").read_text("utf-8")) == found
 
 
+@pytest.mark.parametrize(
+    ("said", "word"), [(["unclear"], "Unclear"), (["0", "1"], "Tied")], ids=["unclear", "tied"]
+)
+def test_a_run_without_a_clear_label_is_named(
+    call: Call, tables: Path, said: list[str], word: str
+) -> None:
+    call("batch draw cert.json batch.csv --seed 11 --out draw.csv")
+    runs = pd.read_csv("draw.csv")["trajectory_id"].head(7).tolist()
+
+    def closed(*third: str) -> str:
+        rows = [(name, "ann", "0") for name in runs[:2] + runs[3:6]]
+        rows += [(runs[2], f"ann{place}", outcome) for place, outcome in enumerate(third)]
+        columns = ["trajectory_id", "annotator", "outcome"]
+        pd.DataFrame(rows, columns=columns).to_csv("labels.csv", index=False)
+        return call("batch close cert.json batch.csv draw.csv labels.csv").out
+
+    found = closed(*said)
+    assert f"{word}: {runs[2]}. Labels after such a run do not count" in found
+    assert f"Label next: {runs[6]}," in found
+    # the way out that it names
+    assert "give it the outcome 1" in found
+    found = closed("1")
+    assert word not in found and "6 labelled" in found and f"Label next: {runs[6]}," in found
+
+
 def test_another_seed_for_the_same_batch_is_refused(call: Call, tables: Path) -> None:
     draw = tables / "draw.csv"
     drawing = "batch draw cert.json batch.csv --out"
