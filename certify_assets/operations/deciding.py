@@ -164,7 +164,8 @@ def _score(
     except ChangedInputError:
         raise
     except IntegrityError as error:
-        return deployment.refused(Refusal("stale_certificate", str(error))), nothing
+        # also where another refusal would still have it scored
+        return replace(deployment, refusal=Refusal("stale_certificate", str(error))), nothing
     return deployment, _Scored(table, adapters, coverage, bill)
 
 

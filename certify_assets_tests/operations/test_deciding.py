@@ -65,9 +65,12 @@ def decided(store: Store, tmp_path: Path, **delivery: Any) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.parametrize("alarm", [False, True])
 def test_scores_of_another_scale_decide_nothing(
-    deployed: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    deployed: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alarm: bool
 ) -> None:
+    if alarm:
+        raise_alarm(deployed)
     scored = JudgedCorpus.score_runs
 
     def score_runs(*given: Any, **options: Any) -> Any:
@@ -79,6 +82,8 @@ def test_scores_of_another_scale_decide_nothing(
     assert document.refusal is not None and document.refusal.code == "stale_certificate"
     assert "as probabilities are" in document.refusal.sentence
     assert document.decisions == {"human": 240}
+    # which says nothing of what the corpus certificate covers
+    assert "not_drawn" not in {item["code"] for item in document.findings}
 
 
 def test_every_row_says_what_it_stands_on(deployed: Store, tmp_path: Path) -> None:
