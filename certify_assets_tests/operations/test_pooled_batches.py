@@ -158,6 +158,20 @@ def test_what_waits_is_drawn_when_it_is_old_or_when_it_is_asked_for(
     assert {"audit", "closing"} <= {part.kind for part in link.walk()}
 
 
+def test_reviewers_get_the_runs_of_a_judge_that_is_gone(deployed: Store, tmp_path: Path) -> None:
+    first = decided(deployed, tmp_path, 3)
+    (waiting,) = waiting_runs(Corpus(deployed, "c"))
+    scores = waiting.deployed.judge_on(Corpus(deployed, "c")).calibration[1]["scores_sha256"]
+    deployed.objects.path(scores).unlink()
+    configure(deployed, batch_days=0)
+    close_batches(Corpus(Store(deployed.root), "c"))
+    corpus = Corpus(Store(deployed.root), "c")
+    assert waiting_runs(corpus) == [] and draw_of(corpus, first.batch) == ""
+    frame = load_decisions(corpus)
+    assert set(frame["decision"]) == {"human"} and len(frame) == RUNS
+    assert "undecided" in set(load_queue(corpus).frame["kind"])
+
+
 def test_runs_of_another_judge_share_no_draw(deployed: Store, tmp_path: Path) -> None:
     first = decided(deployed, tmp_path, 3)
     # the same judge with the same certificates again
