@@ -118,8 +118,8 @@ def test_a_new_user_is_told_the_next_step(call: Call, tables: Path) -> None:
         refused = call(command)
         assert refused.code == 2 and "with its labels (--labels FILE)" in refused.err
     assert call("report c.json s.csv --labels draw.csv --out c.html").code == 0
-    found = re.findall(r"<small>(\d+) runs? (\S+)</small>", Path("c.html").read_text("utf-8"))
-    assert sum(int(number) for number, _ in found) == 80, "with those that needed no label"
+    found = re.findall(r"<small>(\d+) runs?</small>", Path("c.html").read_text("utf-8"))
+    assert sum(map(int, found)) == 80, "with those that needed no label"
     known = "80 of 80 tasks are those the certificate was issued on; its promise is on new tasks"
     assert known in " ".join(call("decide c.json s.csv").err.split())
     others = pd.read_csv("s.csv")

@@ -176,12 +176,12 @@ class GrpoFamily(CausalFamily):
     def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
         """Train every arm, and keep the start or the arm and step that certify most on CAL."""
         spec, start, rl = _spec(judge), judge.sibling(judge.spec.start), judge.labelled_runs(["rl"])
+        single_tokens(base_judge(judge).language.verdicts)
         if not start.is_trained:
             raise InputError(
                 f"{judge} starts from {start}, which is not trained on {judge.corpus}; run "
                 f"`certify judge train {judge.corpus} --judge {start}` first."
             )
-        single_tokens(base_judge(judge).language.verdicts)
         if rl.empty:
             raise InputError(
                 f"{judge.corpus} has no RL split, so nothing can be reinforced; import it with "
