@@ -26,8 +26,8 @@ NOT_VOUCHED = (
 _REMEDIES = {
     "software": "verify with the version that issued it, or issue it again",
     "inputs": "give the table, and the pool, that it was issued on",
-    "settings": "with a pilot it cannot be recomputed without it; give that table (--pilot), or issue "
-    "it again",
+    "settings": "with a pilot it cannot be recomputed without it; give that table (--pilot), or "
+    "issue it again",
     "findings": "where rows that repeat others are runs of their own, give their trajectory_id "
     "(from Python named=True) or agent",
 }
