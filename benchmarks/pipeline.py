@@ -7,7 +7,7 @@ The corpus is the 1,054 runs of ten τ-bench retail files of one producer in DIR
   alone    json reads the files; TF-IDF of words and pairs and a logistic regression of
            scikit-learn on the SFT tasks of the platform; scores of the rest; thresholds of both
            sides at both budgets by the paper's Algorithm 1 (2,000 resamples of tasks, 40 thresholds);
-  first    `certify run` until the first certificate is on the screen;
+  first    `certify run --verbose` until the first certificate is on the screen;
   run      all of `certify run`: import, splits, quality, leaks, two judges with folds, certificates,
            audits, comparison, pages, records in Dagster and MLflow.
 --quick: 40 tasks with three attempts, made up in the layout of those files.
@@ -123,7 +123,7 @@ def compare(source: Path, root: Path) -> None:
     accepted = "this benchmark compares seconds"
     seconds([*imported, "--set", f"accept_structural_leak={accepted}"], environment)
     base, _ = seconds([sys.executable, __file__, "--alone", str(source)], environment)
-    whole, first = seconds([*certify, "run", "retail"], environment)
+    whole, first = seconds([*certify, "run", "retail", "--verbose"], environment)
     print(f"scikit-learn alone  {base:6.1f} CPU-s")
     for name, taken in (("first certificate", first), ("certify run", whole)):
         if taken is not None:
