@@ -5,14 +5,13 @@
 
 A published corpus of several agents is delivered as a team would. The labelled runs of the first
 agent (the first three, where each task has one run of an agent) on half of the tasks are the
-corpus. Its other runs, and those of the agents that arrive one after the other, come week by week
-without labels, the attempts of an agent at a task together; once a quarter, ten further tasks come
-labelled, of every agent that has arrived.
+corpus. Its other runs come week by week without labels, and so do those of the agents that arrive
+one after the other. The attempts of an agent at a task come together. Once a quarter, ten further
+tasks come labelled, of every agent that has arrived.
 Reviewers read what the queue asks for and answer with the published outcomes, which nothing else
-sees. Deliveries, labels and questions go through the commands; what follows from a labelled
-delivery, from labels every fourth week and from the schedule twice a year is what Dagster's
-sensors and schedule request when they are evaluated. What is certified then is deployed where the
-checks allow it.
+sees. Deliveries, labels and questions go through the commands. Dagster's sensors and schedule are
+evaluated, and what they request is done: after a labelled delivery, after labels every fourth week,
+and twice a year. What is certified then is deployed where the checks allow it.
 
 What goes wrong on the way: In the second month the agents of CAL still deliver new tasks, and the
 harness reports every verdict the wrong way round, so that the judge errs. For a month one reviewer
@@ -20,8 +19,9 @@ answers at random; a fifth of the runs are read twice. In one week a stored tabl
 altered.
 
 The table has, by week, the runs that the corpus certificate and the certificates of batches decided
-without reading, how many of those were wrong, the labels, and the largest e-value of the monitor,
-whose alarm is at 1/δ. The summary compares every certified batch with the withheld outcomes.
+without reading, and how many were wrong. It also has the labels and the largest e-value of the
+monitor, whose alarm is at 1/δ. The summary compares every certified batch with the withheld
+outcomes.
 
 --seeds: so many years, from --seed on, whose figures are averaged with their standard error.
 --alpha: the budget, of the corpus and of batches. --out: keeps the table of each year and a row of
