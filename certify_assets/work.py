@@ -21,8 +21,9 @@ class WorkStage:
     total: int
     done: int = 0
     in_bytes: bool = False
-    # what else there is to say of its state
+    # what else there is to say of its state, and what it said last
     note: str = ""
+    said: str = ""
     # brings total and done up to date, where they cost something: called by the display only
     look: Callable[[WorkStage], None] | None = None
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -207,8 +207,8 @@ def _escape(character: str) -> str:
     )
 
 
-def console(*, stderr: bool = False) -> Console:
-    """Return a rich console whose output cannot steer the terminal."""
+def console(*, stderr: bool = False, file: IO[str] | None = None) -> Console:
+    """Return a rich console whose output cannot steer the terminal; on a stream, or a file."""
     from rich.console import Console
 
     class Plain(Console):
@@ -225,7 +225,7 @@ def console(*, stderr: bool = False) -> Console:
             # the library would end the process with a code of its own
             raise BrokenPipeError
 
-    return Plain(stderr=stderr, highlight=False, soft_wrap=True)
+    return Plain(stderr=stderr, file=file, highlight=False, soft_wrap=True)
 
 
 def _json_text(document: Any) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from certify_assets.cli.output import console, printable, say
 from certify_assets.work import (
@@ -57,11 +58,12 @@ def progress() -> Iterator[Report]:
         yield report
 
 
-def _bars() -> Live:
+def _bars(terminal: IO[str]) -> Live:
     """Return a display of the stages that are under way, empty where there is none."""
     from rich.console import Group
     from rich.live import Live
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+    from rich.text import Text
 
     bars = Progress(
         TextColumn("{task.description}", markup=False),
@@ -88,11 +90,13 @@ def _bars() -> Live:
                 description=f"{printable(stage.name)}{stage.note}",
                 amount=_amount(stage),
             )
-        return bars.make_tasks_table(bars.tasks) if tasks else Group()
+        said = (printable(stage.said) for stage in stages if stage.said)
+        lines = (Text(line, no_wrap=True, overflow="ellipsis") for line in said)
+        return Group(bars.make_tasks_table(bars.tasks), *lines) if tasks else Group()
 
     return Live(
         get_renderable=drawn,
-        console=console(stderr=True),
+        console=console(file=terminal),
         transient=True,
         refresh_per_second=1 / DRAWN_EVERY_S,
         # what a command prints goes where it is redirected to
@@ -106,12 +110,12 @@ def _amount(stage: WorkStage) -> str:
     return f"{stage.done}/{stage.total}"
 
 
-def _draw(over: threading.Event) -> None:
+def _draw(terminal: IO[str], over: threading.Event) -> None:
     """Draw the bars until the command is over; short work draws nothing."""
     if over.wait(BARS_AFTER_S):
         return
     # what the command prints next has the terminal for itself
-    with _bars() as bars, told_when_idle(bars.refresh):
+    with _bars(terminal) as bars, told_when_idle(bars.refresh):
         over.wait()
 
 
@@ -132,11 +136,17 @@ def heartbeat(words: str, *, patience: float) -> Iterator[None]:
         yield
         return
     over = threading.Event()
-    watch = (_draw, over) if in_terminal else (_beat, words, patience, over)
-    thread = threading.Thread(target=watch[0], args=watch[1:], daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    with ExitStack() as opened:
+        if in_terminal:
+            # Dagster leads stderr into a file of its own while a run is at work
+            copy = os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding=sys.stderr.encoding)
+            watch: tuple[Any, ...] = (_draw, opened.enter_context(copy), over)
+        else:
+            watch = (_beat, words, patience, over)
+        thread = threading.Thread(target=watch[0], args=watch[1:], daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()

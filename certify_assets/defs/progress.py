@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: a bar in a terminal, or a line a step and what the step says."""
+"""Progress of a run on stderr: a bar in a terminal, or a line a step, and what the step says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 
 import dagster as dg
 
-from certify_assets.work import open_stages
+from certify_assets.work import WorkStage, open_stages
 
 _WORDS = {"STEP_SUCCESS": "done", "STEP_FAILURE": "FAILED", "STEP_SKIPPED": "skipped"}
 
@@ -43,8 +43,7 @@ class _Handler(logging.Handler):
             self._say(about.get("orig_message", record.getMessage()))
         elif event is not None and event.event_type_value in _WORDS:
             self._done += 1
-            # the outermost stage is that of the run, the others are of its steps
-            for stage in open_stages()[:1]:
+            for stage in _run_stage():
                 stage.done = self._done
             step = str(event.step_key).replace("__", "/")
             elapsed = time.monotonic() - self._started
@@ -55,6 +54,14 @@ class _Handler(logging.Handler):
             place = f"{self._done:2d}/{self._steps} " if counted else ""
             sys.stderr.write(f"  {place}{self._label}{text}\n")
             sys.stderr.flush()
+        elif not counted:
+            for stage in _run_stage():
+                stage.said = text
+
+
+def _run_stage() -> tuple[WorkStage, ...]:
+    # the outermost stage is that of the run, the others are of its steps
+    return open_stages()[:1]
 
 
 @functools.lru_cache(maxsize=1)

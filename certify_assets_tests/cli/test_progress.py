@@ -82,3 +82,11 @@ def test_what_takes_long_shows_the_time_left_in_a_terminal(tmp_path: Path) -> No
     score_rows(tasks=200, attempts=8).to_csv(scores := tmp_path / "s.csv", index=False)
     printed, drawn = _in_a_terminal(f"plan {scores}")
     assert "Planned for" in printed and "planning " in drawn and "left" in drawn
+
+
+@pytest.mark.slow
+def test_a_run_shows_its_first_certificate_at_once_in_a_terminal(tmp_path: Path) -> None:
+    printed, drawn = _in_a_terminal(f"run miniwob_weak --root {tmp_path}")
+    first = drawn.index("% of runs are decided: ")
+    assert drawn.index("miniwob_weak") < first < drawn.rindex("left")
+    assert "of runs are decided" not in printed and printed.startswith("miniwob_weak: 2,000 runs")

@@ -9,7 +9,8 @@ from certify_assets.work import WorkStage, under_way
 
 
 @dg.asset
-def thing() -> None: ...
+def thing(context: dg.AssetExecutionContext) -> None:
+    context.log.info("A third is decided.")
 
 
 @dg.asset_check(asset=thing)
@@ -35,7 +36,9 @@ def test_the_steps_of_a_run_are_counted_once(
     assert result.success and stage.done == 2
     printed = [line.split("(")[0].split() for line in capsys.readouterr().err.splitlines()]
     steps = [["1/2", "c:", "thing", "done"], ["2/2", "c:", "thing_doubt", "done"]]
-    assert printed == (steps if lines else [])
+    assert printed == ([["c:", "A", "third", "is", "decided."], *steps] if lines else [])
+    # a bar has it below
+    assert stage.said == ("" if lines else "A third is decided.")
 
 
 @pytest.mark.parametrize("blocking", [True, False])
