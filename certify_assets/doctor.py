@@ -38,6 +38,8 @@ from certify_assets.tables.settings import COLUMNS, ReadingOptions
 if TYPE_CHECKING:
     from certify_assets.certificates import CertificateSet
 
+#: what a report calls a table without runs
+_SCORE_TABLE: Final = "score table"
 #: budgets that are tried, the stricter first
 BUDGETS: Final = (0.1, 0.2)
 #: success rate and AUROC that are taken where no label tells them
@@ -163,6 +165,11 @@ class DoctorReport:
     notes: tuple[str, ...] = ()
     obstacle: str = ""
     hidden: tuple[str, ...] = ()
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether the runs themselves were read, not a table of their scores."""
+        return self.title != _SCORE_TABLE
 
     def to_dict(self) -> JsonObject:
         """Return the report as JSON values, without what is written or done next."""
@@ -348,7 +355,7 @@ def _of_table(
         if kind == TRUTH or all(map(_is_number, table.values(name))):
             kinds[name] = kind
     has_score = judge is not None or JUDGE in kinds.values()
-    title = "table of runs" if not has_score and has_runs(path) else "score table"
+    title = "table of runs" if not has_score and has_runs(path) else _SCORE_TABLE
     return JudgedRuns(path, kinds, title, notes=tuple(notes)), columns
 
 

@@ -243,7 +243,7 @@ def _draw(found: DoctorReport, paths: Sequence[Path], out: Path) -> int:
     # the labels are downloaded as a CSV with these
     check_table_file(_sheet(out), {COLUMNS["id"]: runs})
     texts = {}
-    if found.title != "score table":
+    if found.has_runs:
         texts = {
             run.trajectory_id: whole_text(run) for run in read_runs(paths, set(map(str, runs)))
         }
@@ -293,7 +293,7 @@ def _steps(
         if found.found["judges"]:
             if len(found.found["truths"]) > 1:
                 yield given_command("--truth", found.found["truths"][0])
-        elif found.title != "score table":
+        elif found.has_runs:
             yield shlex.join(["certify", "corpus", "import", *given, "--name", "NAME"])
             yield "certify run NAME"
         return
@@ -332,5 +332,5 @@ def _steps(
     if not labels and best.labelled < len(best.table):
         words += ["--set", "unlabelled=drop"]
     yield shlex.join([*words, *alpha, *reading_words(reading), "--out", _CERTIFICATE])
-    new = "NEW_RUNS" if found.title != "score table" else "NEW_SCORES"
+    new = "NEW_RUNS" if found.has_runs else "NEW_SCORES"
     yield shlex.join(["certify", "decide", _CERTIFICATE, new])
