@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from certify_assets.errors import InputError, MissingToolError
+from certify_assets.errors import CertifyError, InputError, MissingToolError
 from certify_assets.files import sha256_bytes
 
 #: most files, and bytes in all, that one call copies
@@ -157,7 +157,10 @@ class RemoteFiles:
 def _asking(shown: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError) as error:
+    except (CertifyError, ImportError):
+        raise
+    # packages of object stores have errors of their own, such as that of missing credentials
+    except Exception as error:
         # what a server answers may repeat an address that is signed
         raise InputError(
             f"{shown} cannot be read ({type(error).__name__}); check the address and the right to "

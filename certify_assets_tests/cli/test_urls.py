@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from certify_assets.corpora.config import CorpusConfig
 from certify_assets.corpora.corpus import Corpus
@@ -51,6 +53,23 @@ def test_what_a_url_has_not_is_a_sentence_that_names_it(
     assert answer.code == 2 and "its server does not answer" in answer.err
     with pytest.raises(InputError, match=r"^s3://nowhere/x cannot be read"):
         RemoteFiles.of("s3://nowhere/x")
+
+
+def test_an_error_of_an_object_store_is_a_sentence(call: Call) -> None:
+    class NoCredentialsError(Exception):
+        pass
+
+    class Locked(MemoryFileSystem):
+        protocol = "locked"
+
+        def isfile(self, path: str) -> bool:
+            raise NoCredentialsError(path)
+
+    fsspec.register_implementation("locked", Locked, clobber=True)
+    answer = call("certificate locked://bucket/scores.csv")
+    assert answer.code == 2
+    said = "locked://bucket/scores.csv cannot be read (NoCredentialsError); check"
+    assert answer.err.startswith(f"certify: {said}")
 
 
 def test_declared_urls_arrive_once_two_looks_agree(s3_root: str, tmp_path: Path) -> None:
