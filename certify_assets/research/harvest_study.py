@@ -87,7 +87,7 @@ class Loop:
         return cls(splits, learner, settings, *halves(splits.cal), *withhold(whole))
 
     def measured(self, judge: Judge) -> Row:
-        """Certify a judge on half B, and audit the certificate on TEST."""
+        """Certify a judge on half B, and audit the certificate on TEST (a row of Table 4)."""
         half_b = self.learner.score(judge, self.half_b)
         test = self.learner.score(judge, self.splits.test)
         half, audited = observe(*columns(half_b)), observe(*columns(test))
@@ -108,7 +108,7 @@ class Loop:
         }
 
     def run(self, rounds: int, say: Callable[[str], None]) -> Row:
-        """Run the rounds and their controls."""
+        """Run the rounds (Table 7) and their controls."""
         learner = self.learner
         start = judge = learner.train(learner.source)
         known = {"round": 0, "trained_on": len(learner.source), "pseudo_labels": 0}

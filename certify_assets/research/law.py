@@ -1,4 +1,4 @@
-"""The certifiability law: coverage = a·(1−π)(2A₀−1) + b, known before any training."""
+"""Eq. 6 of the paper, the certifiability law: coverage = a·(1−π)(2A₀−1) + b."""
 
 from __future__ import annotations
 
@@ -165,7 +165,10 @@ class Law:
 
 
 def fit_law(points: Sequence[LawPoint]) -> Law:
-    """Fit every form of the law, leave-one-corpus-out; points must be at least three and differ."""
+    """Fit every form of the law, with each corpus left out in turn (Table 8).
+
+    Points must be at least three and differ.
+    """
     x, y = np.array([point.x for point in points]), np.array([point.coverage for point in points])
     if problem := _problem(points, x, y):
         raise InputError(problem)
@@ -301,7 +304,7 @@ def prediction_band(law: Law, index: ArrayLike) -> tuple[NDArray[np.float64], ND
 def predict_coverage(
     law: Law, *, success_rate: float, auroc: float, alpha: float = 0.1
 ) -> LawPrediction:
-    """Predict the certified reject coverage of a corpus that has not been trained on."""
+    """Predict the certified reject coverage of a corpus before any training (Eq. 6)."""
     point = LawPoint(corpus="the new corpus", success_rate=success_rate, auroc=auroc, coverage=0.0)
     line, half = (float(value) for value in prediction_band(law, point.x))
     ceiling = min(1.0, (1 - success_rate) / (1 - alpha))

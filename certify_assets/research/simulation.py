@@ -167,7 +167,10 @@ def simulate(
     workers: int = 1,
     progress: Callable[[Cell, int, int], None] = lambda *_: None,
 ) -> Simulation:
-    """Run a synthetic validity study; a cell is the same whatever else is run, by any workers."""
+    """Run a synthetic validity study (Table 5).
+
+    A cell is the same whatever else is run, by any workers.
+    """
     from joblib import Parallel, delayed
 
     _whole("trials", trials, _MOST_TRIALS)

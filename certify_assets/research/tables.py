@@ -212,7 +212,7 @@ def _gate(gate: GateResult) -> str:
     "compact model of 1.8 million, on other corpora: compare within a row.",
 )
 def main_table(reader: _Reader) -> Iterator[_Row]:
-    """Yield the rows of the paper's PageTable 2, and ours."""
+    """Yield the rows of the paper's Table 2, and ours."""
     for corpus, scores in reader.real_scores():
         found = [scores.judge(name) for name in _JUDGES]
         for name, judge in zip(_JUDGES, found, strict=True):
@@ -292,7 +292,7 @@ def _side_rows(reader: _Reader, side: str, alphas: tuple[float, ...]) -> Iterato
     "the error by task.",
 )
 def procedures_table(reader: _Reader) -> Iterator[_Row]:
-    """Yield the rows of the paper's cluster-valid baselines on real scores, and ours."""
+    """Yield the rows of the paper's Table 6, cluster-valid baselines on real scores, and ours."""
     names = (*PAPER_PROCEDURES, *_OWN_PROCEDURES)
     for corpus, scores in reader.real_scores():
         for judge in scores.judges:
