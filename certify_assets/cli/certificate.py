@@ -312,7 +312,8 @@ def _findings(certificates: Sequence[Certificate]) -> dict[str, str]:
     several = len({item.procedure for item in certificates}) > 1
     owners: dict[tuple[str, str], list[str]] = {}
     for item in certificates:
-        name = f"{item.procedure} {item.side}" if several else item.side
+        word = WORDS[item.side]
+        name = f"{item.procedure} {word}" if several else word
         reversed_scores = any(said["code"] == "scores_look_reversed" for said in item.findings)
         for finding in item.findings:
             # of several procedures the table says it; reversed scores are the reason themselves
@@ -390,7 +391,7 @@ def show(file: Path) -> None:
     canonical = sha256_bytes(canonical_json(document))
     hashes = {"file": sha256_file(file), "canonical": canonical}
     each = {
-        f"{item.side}, {item.procedure}, α = {item.alpha:g}": item.sha256
+        f"{WORDS[item.side]}, {item.procedure}, α = {item.alpha:g}": item.sha256
         for item in found.certificates
     }
     table = {name: value for name, value in first.inputs.items() if name != "tasks"}
@@ -409,7 +410,7 @@ def _whole(found: CertificateSet) -> list[Any]:
     """Return all that people read of certificates of one procedure and budget."""
     items = found.certificates
     each = [{**item.to_dict(), "sha256": item.sha256} for item in items]
-    names = [item.side for item in items] if len(items) > 1 else []
+    names = [WORDS[item.side] for item in items] if len(items) > 1 else []
     return [
         *_decided(found),
         *figures("Certificate", *each, most=_FIGURES, names=names),
