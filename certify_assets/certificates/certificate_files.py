@@ -57,8 +57,8 @@ def read_certificate_file(path: Path) -> CertificateFile:
         if not path.is_file() or path.read_bytes().lstrip()[:1] in b"{[":
             raise
         raise InputError(
-            f"{path} is not a certificate, which is a JSON document. Give the certificate first, "
-            "then the scores."
+            f"{path} is not a certificate, which is a JSON document. Name the certificate before "
+            "any scores."
         ) from None
     several = isinstance(document, dict) and "certificates" in document
     inner = document["certificates"] if several else [document]

@@ -68,7 +68,7 @@ def test_swapped_arguments_are_named(call: Call, tmp_path: Path) -> None:
     assert call(f"certificate {scores} --out {certificate} --json").code == 0
     answer = call(f"decide {scores} {certificate}")
     assert answer.code == 2 and f"{scores} is not a certificate" in answer.err
-    assert "Give the certificate first, then the scores" in answer.err
+    assert "Name the certificate before any scores" in answer.err
     certificate.write_text(certificate.read_text("utf-8")[:300], "utf-8")
     answer = call(f"verify {certificate} {scores}")
     assert answer.code == 2 and "is not a JSON document" in answer.err and "line" in answer.err
