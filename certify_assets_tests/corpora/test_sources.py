@@ -84,7 +84,10 @@ def test_columns_of_other_names(tmp_path: Path) -> None:
     )
     for columns, words in (
         ({}, asked),
-        ({"task_id": "problem", "outcome": "solved"}, "no column 'text' and no column 'steps'"),
+        (
+            {"task_id": "problem", "outcome": "solved"},
+            "no column 'steps', no column 'messages' and no",
+        ),
         ({"reward": "solved"}, "names 'reward'"),
     ):
         with pytest.raises(InputError, match=words):

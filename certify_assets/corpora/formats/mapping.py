@@ -160,7 +160,7 @@ def _said(row: Record, reading: Reading) -> tuple[str, tuple[Step, ...]]:
             raise LeftOutError("its steps are not a list in JSON")
         return instruction, tuple(_pair(step, place) for place, step in enumerate(value, 1))
     if not isinstance(value, str | None):
-        raise LeftOutError("it has neither steps nor text")
+        raise LeftOutError("it has no text, and neither steps nor messages with roles")
     return instruction, (Step("", value or ""),)
 
 

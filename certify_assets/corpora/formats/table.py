@@ -101,13 +101,13 @@ def _called(
     called = matched(names, frozenset(columns.values()))
     missing = [name for name in needed if columns[name] not in called]
     if called.keys().isdisjoint(columns[name] for name in TEXTS):
-        missing += ["text", "steps"]
+        missing += TEXTS
     if not missing:
         return called
     *others, last = (f"no column {columns[name]!r}" for name in missing)
     lacks = f"{', '.join(others)} and {last}" if others else last
     its = f"(its columns are {', '.join(sorted(names)) or 'none'})"
-    if missing == ["text", "steps"] and matched(names, {"score"}):
+    if missing == [*TEXTS] and matched(names, {"score"}):
         raise InputError(
             f"{file.name} has scores of runs but {lacks} with what the runs did {its}; for a "
             "table of scores use `certify certificate`, and for a corpus add one of these columns."
@@ -133,7 +133,7 @@ def _opened(file: SourceFile, wanted: frozenset[str]) -> Opened:
     problem = f"row 1 cannot be used: {first[1]}" if first else "it is empty, or has no row"
     raise BrokenFileError(
         f"{file.name} holds no table ({problem}); write one row a run, with the columns task_id, "
-        "outcome and text or steps."
+        "outcome and text, steps or messages."
     )
 
 
