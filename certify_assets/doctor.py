@@ -46,8 +46,10 @@ BUDGETS: Final = (0.1, 0.2)
 GUESS: Final = (0.5, 0.8)
 #: labelled runs of each outcome from which on they tell them
 _TELLING: Final = 5
-#: tasks of which runs are drawn, at most
+#: tasks of which runs are drawn at first, at most
 MOST_TASKS: Final = 400
+#: larger draws that are planned, as multiples of the first one
+_MORE: Final = (2, 4)
 #: draws of fewer attempts pay where they decide so large a part of what others decide
 _PAYS: Final = 0.8
 #: chance of deciding anything below which a draw is not offered
@@ -522,15 +524,21 @@ def _guess(judge: JudgeAnswer) -> tuple[float, float]:
 
 def _plans(planner: Planner) -> list[DrawPlan]:
     """Return what draws would give: one labelled run of every task, two, and up to four."""
-    one = [_plan(planner, 1, name) for name in (PROVED, AVERAGE)]
+    whole = int(planner.sizes.size)
+    tasks = min(whole, MOST_TASKS)
+    one = [_plan(planner, tasks, 1, name) for name in (PROVED, AVERAGE)]
     # the promise on average is made where the proof decides nothing
     found = [one[0] if max(one[0].chance) >= _HOPELESS else one[1]]
-    numbers = [number for number in planner.designs if number <= _MOST_ATTEMPTS]
-    return found + [_plan(planner, number, CONFIDENT) for number in numbers]
+    if tasks < whole:
+        # a draw has one run of every task before it has the second one of any
+        more = dict.fromkeys(min(whole, times * tasks) for times in _MORE)
+        return found + [_plan(planner, count, 1, PROVED) for count in more]
+    most = min(_MOST_ATTEMPTS, int(planner.sizes.min()))
+    numbers = [number for number in planner.designs if number <= most]
+    return found + [_plan(planner, tasks, number, CONFIDENT) for number in numbers]
 
 
-def _plan(planner: Planner, attempts: int, promise: str) -> DrawPlan:
-    tasks = min(int(planner.sizes.size), MOST_TASKS)
+def _plan(planner: Planner, tasks: int, attempts: int, promise: str) -> DrawPlan:
     decided, chance = [], []
     for alpha in BUDGETS:
         asked = Settings(procedure=PROMISED[promise], alpha=alpha)
@@ -539,5 +547,4 @@ def _plan(planner: Planner, attempts: int, promise: str) -> DrawPlan:
         ]
         decided.append(min(1.0, sum(plan.coverage for plan in sides)))
         chance.append(max(plan.chance for plan in sides))
-    labels = round(float(np.minimum(planner.sizes, attempts).mean()) * tasks)
-    return DrawPlan(tasks, attempts, labels, promise, tuple(decided), tuple(chance))
+    return DrawPlan(tasks, attempts, tasks * attempts, promise, tuple(decided), tuple(chance))

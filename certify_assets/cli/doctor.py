@@ -91,7 +91,7 @@ def doctor(
         found.obstacle or None,
         *_certified(found.best),
         *_offered(found),
-        *_wrote(out, drawn, paths),
+        *_wrote(found, out, drawn, paths),
         *(f"next: {step}" for step in steps),
         code=0 if found.answer == "certificate" else NOTHING,
     )
@@ -196,7 +196,7 @@ def _wrong(alpha: float, promise: str) -> str:
     return at_most(alpha)
 
 
-def _wrote(out: Path, drawn: int, paths: Sequence[Path]) -> Iterator[str]:
+def _wrote(found: DoctorReport, out: Path, drawn: int, paths: Sequence[Path]) -> Iterator[str]:
     """Say where the runs to label are, and how they are labelled."""
     if not drawn:
         return
@@ -209,6 +209,8 @@ def _wrote(out: Path, drawn: int, paths: Sequence[Path]) -> Iterator[str]:
     elif out.suffix.lower() == ".json":
         how = f"Import it into Label Studio, and export the labels as CSV to {_sheet(out)}."
     yield f"wrote {out}: {number_of(drawn, 'run')} to label, without their scores. {how}"
+    if found.plan is not None and found.plan.attempts == 1:
+        yield "Label batch after batch: the next command says when to stop."
     if _is_scan(paths):
         yield f"wrote {_VALIDATION}: label these runs in Scout View."
 

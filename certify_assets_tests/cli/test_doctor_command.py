@@ -144,6 +144,17 @@ def test_judges_are_compared_at_a_part_of_delta(call: Call, table: Make) -> None
     assert alone["certificates"][0]["coverage"] >= found["certificates"][0]["coverage"]
 
 
+def test_draws_are_offered_as_they_can_be_made(call: Call, table: Make) -> None:
+    """Equally many runs a task, and one run of every task before the second one of any."""
+    whole = rows(tasks=450, attempts=2).drop(columns="outcome")
+    path = table(change=lambda _: whole)
+    plans = call(f"doctor {path} --json").json["plans"]
+    assert [(plan["tasks"], plan["attempts"]) for plan in plans] == [(400, 1), (450, 1)]
+    fewer = table("unequal.csv", lambda _: whole[:120].drop(index=0))
+    answer = call(f"doctor {fewer} --json --out other.csv").json
+    assert [(plan["attempts"], plan["labels"]) for plan in answer["plans"]] == [(1, 60)]
+
+
 def test_without_labels_runs_are_drawn_for_them(call: Call, table: Make) -> None:
     path = table(change=lambda frame: frame.drop(columns="outcome"))
     answer = call(f"doctor {path}")
