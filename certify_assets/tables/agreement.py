@@ -12,6 +12,7 @@ import numpy as np
 
 from certify_assets.arrays import Floats, Integers
 from certify_assets.certificates.procedures import clopper_pearson_upper
+from certify_assets.words import number_of
 
 CONFIDENCE = 0.95
 _TAIL = (1 - CONFIDENCE) / 2
@@ -73,16 +74,16 @@ class Agreement:
         if not self.pairs:
             return "No run was labelled by two reviewers, so their agreement is not known."
         said = (
-            f"Reviewers agree on {self.pairs - self.differing} of {self.pairs} pairs of labels "
-            f"({self.runs} runs, {self.tasks} tasks)"
+            f"Reviewers agree on {self.pairs - self.differing:,} of {self.pairs:,} pairs of labels "
+            f"({number_of(self.runs, 'run')}, {number_of(self.tasks, 'task')})"
         )
         if self.kappa is None:
             return f"{said}; all labels have one outcome, so Cohen's kappa is not defined."
         if self.low is None or self.high is None:
             return f"{said}: Cohen's kappa {self.kappa:.2f}; too few tasks differ for an interval."
         return (
-            f"{said}: Cohen's kappa {self.kappa:.2f} ({CONFIDENCE:.0%} interval {self.low:.2f} to "
-            f"{self.high:.2f}, bootstrap over tasks)."
+            f"{said}: Cohen's kappa {self.kappa:.2f} ({100 * CONFIDENCE:g} % interval "
+            f"{self.low:.2f} to {self.high:.2f}, bootstrap over tasks)."
         )
 
 

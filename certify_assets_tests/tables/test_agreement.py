@@ -34,7 +34,7 @@ def test_kappa_is_that_of_a_table_worked_by_hand() -> None:
     # Fleiss, Cohen and Everitt (1969): standard error .1296 here
     assert found.low == pytest.approx(0.4 - 1.96 * 0.13, abs=0.04)
     assert found.high == pytest.approx(0.4 + 1.96 * 0.13, abs=0.04)
-    assert "agree on 35 of 50 pairs of labels (50 runs, 50 tasks): Cohen's kappa 0.40 (95%" in (
+    assert "agree on 35 of 50 pairs of labels (50 runs, 50 tasks): Cohen's kappa 0.40 (95 %" in (
         found.sentence()
     )
 
