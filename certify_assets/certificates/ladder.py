@@ -154,7 +154,8 @@ def next_rung(certifier: Certifier, found: CertificateSet, settings: Settings) -
     """
     certified = found.certified
     promise = found.certificates[0].promise
-    if certified and promise == PROVED:
+    if promise == PROVED:
+        # where it certifies nothing, findings say what it takes
         return ""
     confident = certified and promise == CONFIDENT
     proved = confident or certifier.sample is not None
