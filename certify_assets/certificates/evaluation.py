@@ -113,10 +113,10 @@ def evaluate(
         check_others("pool", pool, observations)
     if settings.method.row_tails is not None:
         return _evaluate_rows(observations, settings, settings.method.row_tails)
-    if (observations.scored_rows[1] < 0).any():
+    if unclear := int(np.count_nonzero(observations.scored_rows[1] < 0)):
         raise InputError(
-            f"The promise {settings.method.promise}, here by {settings.method.name}, needs a label "
-            "of every run. Label the others, or take --promise proved or average."
+            f"{settings.method.name} needs a clear label of every run, and {unclear:,} have none. "
+            "Label these, or take --promise proved, which counts an unclear label as wrong."
         )
     plan = None
     if settings.method.pilot and pilot is not None:

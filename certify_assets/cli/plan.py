@@ -43,9 +43,9 @@ from certify_assets.errors import InputError
 from certify_assets.tables.drawn import (
     BATCH,
     draw_of,
+    drawn_attempts,
     drawn_rows,
     filled,
-    has_several,
     keep_labels,
     require_first_sample,
     sheet,
@@ -274,11 +274,12 @@ def sample(
     words += ["--judge", judge] if judge else []
     words += [] if side == "both" else ["--side", side]
     words += [] if alpha is None else ["--alpha", f"{alpha:g}"]
-    # the proof is for one run a task first: several decide more by the default
-    several = has_several(drawn)
-    words += ["--promise", CONFIDENT] if several and draw.estimand == TASKS else []
+    # the proof is for one run a task first: several decide more by the default, if equally many
+    least, most = drawn_attempts(drawn)
+    equal = 1 < least == most and draw.estimand == TASKS
+    words += ["--promise", CONFIDENT] if equal else []
     step = shlex.join([*words, *reading_words(reading)])
-    said: list[str | TextTable] = [*_about_draw(document, out, settings, several=several)]
+    said: list[str | TextTable] = [*_about_draw(document, out, settings, (least, most))]
     for name in sides if success_rate is not None else ():
         planned = plan_labels(
             table.scores,
@@ -296,7 +297,7 @@ def sample(
 
 
 def _about_draw(
-    document: Mapping[str, Any], out: Path, settings: Settings, *, several: bool
+    document: Mapping[str, Any], out: Path, settings: Settings, attempts: tuple[int, int]
 ) -> Iterator[str]:
     """Say what was drawn, and how it is labelled."""
     counts = "every task counts once"
@@ -307,7 +308,13 @@ def _about_draw(
         f"Drew {number_of(drawn, 'run')} of {number_of(tasks, 'task')} from "
         f"{number_of(document['runs'], 'run')} of {number_of(document['tasks'], 'task')}; {counts}."
     )
-    if several:
+    least, most = attempts
+    if least < most:
+        yield (
+            f"Tasks have from {least} to {most} drawn runs, and only --promise proved can use "
+            f"that. --count {tasks} draws one of each."
+        )
+    if most > 1:
         yield f"Label all of {out}: with several runs of a task, reading cannot stop early."
     else:
         first = number_of(document["batches"][0], "run")
@@ -322,15 +329,15 @@ def _about_draw(
         )
     if drawn < document["count"]:
         yield f"That is fewer than --count {document['count']}: no more can be drawn in this way."
-    least = {
-        promise: fewest_rows(PROMISED[promise], settings.alpha, settings.delta, several=several)
+    needed = {
+        promise: fewest_rows(PROMISED[promise], settings.alpha, settings.delta, several=most > 1)
         for promise in (AVERAGE, PROVED)
     }
-    if tasks < least[PROVED]:
+    if tasks < needed[PROVED]:
         yield (
             f"warning: {number_of(tasks, 'drawn task')} are too few for a proof at alpha "
-            f"{settings.alpha:g}, which needs {least[PROVED]:,}. The promise on average needs "
-            f"{least[AVERAGE]:,}."
+            f"{settings.alpha:g}, which needs {needed[PROVED]:,}. The promise on average needs "
+            f"{needed[AVERAGE]:,}."
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -84,9 +85,10 @@ def drawn_again(table: ScoreTable, draw: Draw) -> ScoreTable | None:
     return replace(table.take(np.sort(draw.rows(*names_of(table)))), sample=draw.inputs)
 
 
-def has_several(drawn: ScoreTable) -> bool:
-    """Whether several runs of a task are drawn."""
-    return len(set(drawn.tasks.tolist())) < len(drawn)
+def drawn_attempts(drawn: ScoreTable) -> tuple[int, int]:
+    """Return the fewest and the most drawn runs of a task."""
+    sizes = Counter(drawn.tasks.tolist()).values()
+    return min(sizes), max(sizes)
 
 
 def sheet(
@@ -124,7 +126,7 @@ def _batches(drawn: ScoreTable, sides: Sequence[str], settings: Settings) -> NDA
     first = int(possible[0]) if possible.size else fewest_rows("average", alpha, delta)
     batches = reading_batches(drawn.scores, sides, first=first, later=math.ceil(_LATER * rows))
     # every labelled run of a task is used, so that reading cannot stop early
-    return np.minimum(batches, 1) if has_several(drawn) else batches
+    return np.minimum(batches, 1) if drawn_attempts(drawn)[1] > 1 else batches
 
 
 @dataclass(frozen=True)

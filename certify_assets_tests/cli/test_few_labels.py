@@ -280,6 +280,23 @@ def test_a_draw_that_cannot_certify_is_named_before_it_is_labelled(
     assert refused.code == 2 and "No drawn run of s.csv has a score" in refused.err
 
 
+def test_unequal_draws_are_named_before_they_are_labelled(call: Call, tables: Path) -> None:
+    """Only the proof takes them; equal ones are for the default, which needs clear labels."""
+    said = " ".join(call("sample s.csv --count 100 --alpha .2 --out draw.csv").out.split())
+    assert "Tasks have from 1 to 2 drawn runs, and only --promise proved can use that." in said
+    assert "--count 80 draws one of each." in said and "--promise confident" not in said
+    label()
+    step = said.split("next: certify ")[1]
+    assert call(f"{step} --labels labels.csv").code == 0
+    equal = " ".join(call("sample s.csv --count 160 --alpha .2 --out draw.csv").out.split())
+    assert "drawn runs, and only" not in equal
+    label(edit=lambda rows: rows.assign(outcome=["unclear", *rows["outcome"][1:].astype(str)]))
+    step = equal.split("next: certify ")[1]
+    assert step.endswith("--promise confident")
+    refused = call(f"{step} --labels labels.csv")
+    assert refused.code == 2 and "needs a clear label of every run, and 1 have none" in refused.err
+
+
 def test_the_next_command_reads_the_table_alike(call: Call, tables: Path) -> None:
     scores = pd.read_csv("s.csv").rename(columns={"score": "risk"})
     scores.assign(risk=-scores["risk"]).to_csv("s.csv", index=False)
@@ -336,6 +353,7 @@ def test_a_weaker_promise_that_needs_more_labels_says_so(call: Call, tables: Pat
     label(batches=1, edit=spoiled)
     settled = call(f"{asked} --promise proved --labels labels.csv")
     assert settled.code == 3 and "Nothing is certified" in settled.out
+    assert "even chance of" not in settled.out, "no weaker promise is offered as the next one"
     answer = call(f"{asked} --labels labels.csv")
     assert answer.code == 3 and "one_run is settled and certifies nothing" in answer.err
     assert "average needs more labels on the reject side" in answer.err
