@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import shutil
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -123,8 +124,11 @@ class Store(Root):
         """Return the SHA-256 of what is stored under the key; refuse one that has nothing."""
         found = self.current(key)
         if not found:
+            # a run writes all that is stored of a corpus
+            corpus = re.match("corpora/([^/]+)/", key)
+            command = f"`certify run {corpus[1]}`" if corpus else "the command"
             raise InputError(
-                f"{self.root} has no {key}; run the command, or materialize the asset, that "
+                f"{self.root} has no {key}; run {command}, or materialize the asset, that "
                 "writes it."
             )
         return found

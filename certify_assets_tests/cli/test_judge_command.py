@@ -98,3 +98,11 @@ def test_what_cannot_be_scored_is_a_sentence(call: Call, root: Path, tmp_path: P
     (broken := tmp_path / "broken.jsonl").write_text("no runs")
     unknown = call(f"judge score c {broken} --judge nope --out {tmp_path}/x.csv")
     assert "there is no judge 'nope'" in unknown.err, "before the runs are read"
+
+
+def test_a_corpus_without_splits_is_told_the_command_that_makes_them(
+    call: Call, root: Path, tmp_path: Path
+) -> None:
+    register_runs(Store(str(root)), "new", write_runs(tmp_path / "r.jsonl", tasks=3, attempts=1))
+    answer = call("judge train new")
+    assert answer.code == 2 and "run `certify run new`, or materialize" in answer.err
