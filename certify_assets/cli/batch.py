@@ -63,6 +63,7 @@ from certify_assets.tables.drawn import (
 )
 from certify_assets.tables.run_labels import RunLabels
 from certify_assets.tables.settings import IssuedReading, ReadingOptions, reading_of
+from certify_assets.words import WORDS
 
 _BOTH: Final = "both"
 _CLOSED: Final = (
@@ -130,7 +131,7 @@ def plan(
         write_json_atomic(out, made.to_dict())
     parts = BatchDraw(made, frozen, 0).sides
     sides = [{**part.plan.model_dump(mode="json"), "sets": _sets(part)} for part in parts]
-    blocks = [f"{part.plan.side.capitalize()} side. {_start(part)}" for part in parts]
+    blocks = [f"{WORDS[part.plan.side].capitalize()}: {_start(part)}" for part in parts]
     if made.cut is not None:
         blocks.append(f"Runs up to the score {made.cut:g} may fail, the others pass.")
     document = made.to_dict() | {"sides": sides}
