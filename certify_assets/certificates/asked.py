@@ -1,4 +1,4 @@
-"""What a procedure is asked of every threshold."""
+"""The test that a procedure applies to every threshold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from certify_assets.certificates.pseudo_task import PseudoTask
 
 @dataclass(frozen=True)
 class Test:
-    """Budget α, level, how to compute the bootstrap tail, and what a pilot or sizes fix."""
+    """Budget α, level, engine of the bootstrap tail, and figures from a pilot or task sizes."""
 
     __test__ = False
 
@@ -25,7 +25,7 @@ class Test:
     pseudo: PseudoTask | None = field(default=None, compare=False)  # how large it is
 
     def part(self, part: slice | Integers) -> Test:
-        """Return what is asked at some thresholds."""
+        """Return the test of some of the thresholds."""
         bets = None if self.bets is None else self.bets[part]
         pseudo = None if self.pseudo is None else self.pseudo.part(part)
         return replace(self, bets=bets, pseudo=pseudo)

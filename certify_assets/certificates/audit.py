@@ -49,11 +49,11 @@ class ThresholdCurve:
     level : float
     thresholds, coverage, selective_error : float64
     tail : float64
-        P*(resampled error > α); of pseudo_task its own tail, with one more task that is all wrong.
+        P*(resampled error > α); for pseudo_task its own tail, with one more task that is all wrong.
     bootstrap_upper : float64
-        q(θ): the 1 − level quantile of the resampled error in the limit of infinitely many
-        resamples, rounded up to a thousandth (or to the decimals of α), so that q(θ) ≤ α exactly
-        where tail ≤ level. Of pseudo_task the smallest budget at which its tail is.
+        q(θ): the 1 − level quantile of the resampled error for infinitely many resamples. It is
+        rounded up to a thousandth (or to the decimals of α), and q(θ) ≤ α exactly where tail ≤
+        level. For pseudo_task, the smallest budget at which its own tail is at most the level.
     """
 
     side: str
@@ -103,7 +103,7 @@ def threshold_curve(
 
 
 def _upper_bounds(evaluation: Evaluation, settings: Settings) -> Floats:
-    """Smallest rate r on a decimal grid with P*(resampled error > r) ≤ level, a threshold each."""
+    """Smallest rate r on a decimal grid with P*(resampled error > r) ≤ level, by threshold."""
     pseudo, counts = evaluation.test.pseudo, evaluation.counts
     # whether a threshold passed says on which side of α its rate is
     steps = math.lcm(_STEPS, settings.budget.denominator)
@@ -122,7 +122,7 @@ def _upper_bounds(evaluation: Evaluation, settings: Settings) -> Floats:
 
 
 def _smallest(inside: Callable[[Integers], Booleans], low: Integers, high: Integers) -> Integers:
-    """Return the smallest whole number in (low, high] that is inside, a threshold each."""
+    """Return the smallest whole number in (low, high] that is inside, for each threshold."""
     while (unsettled := high - low > 1).any():
         middle = (low + high) // 2
         found = inside(middle)
@@ -138,9 +138,9 @@ class MeasuredThreshold:
     Attributes
     ----------
     verdict : {"PASS", "WARN", "ERROR"}
-        ERROR when the lower bound of the realised error exceeds α; WARN when only the realised
-        error does, when there is too little to judge by, or when tasks are those of the
-        certificate; PASS otherwise. A certificate on average is measured by its cap at 2α.
+        ERROR when the lower bound of the realised error exceeds α. WARN when only the realised
+        error does, when the data are too few, or when tasks are those of the certificate. PASS
+        otherwise. A certificate that keeps α on average is measured by its cap, 2α.
     reason : str
     realized_error : float or None
         Errors over covered trajectories; None when nothing is covered.
@@ -174,7 +174,7 @@ class Audit(MeasuredThreshold):
     certificate_sha256 : str
     own_coverage : float or None
         Coverage that the same procedure would certify on the audited data themselves, without a
-        pool; None for betting, which would take a pilot.
+        pool; None for betting, which needs a pilot.
     paper_rule_pass : bool
         Whether the realised error is at most α (or the cap), the point rule of the paper.
     findings : tuple of dict
@@ -200,7 +200,7 @@ class Audit(MeasuredThreshold):
 
 @dataclass(frozen=True)
 class ResampleAudit:
-    """How often a task resample exceeds the budget at one threshold.
+    """How often the error of resampled tasks exceeds the budget at one threshold.
 
     Attributes
     ----------
@@ -209,8 +209,8 @@ class ResampleAudit:
     draws : int or "exact"
     passed : bool or None
         Whether the tail is at most δ: the exceedance itself when exact, (k + 1)/(draws + 1) when k
-        draws exceed. None where there is nothing to judge by: the threshold covers nothing, or the
-        draws are too few for any to pass.
+        draws exceed. None where the threshold covers nothing, or the draws are too few for any to
+        pass.
     coverage : float
     note : str
         What the figure is evidence of.
@@ -303,8 +303,7 @@ def _flickers(
 
 #: what a threshold was seen to do, in words
 REASONS = {
-    "unscored": "No TEST row has a score: none of the rows to audit on was scored, so there is "
-    "nothing to measure.",
+    "unscored": "No row of the audit has a score, so there is nothing to measure.",
     "nothing": "Nothing was certified, so there is nothing to audit.",
     "uncovered": "The certified threshold covers no trajectory here, so there is nothing to "
     "measure.",
@@ -388,7 +387,7 @@ def resample_audit(
     draws: int | str = 3000,
     seed: int = 42,
 ) -> ResampleAudit:
-    """Resample tasks and record how often the selective error at a threshold exceeds α.
+    """Resample tasks and count how often the selective error at a threshold exceeds α.
 
     Parameters
     ----------

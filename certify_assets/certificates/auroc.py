@@ -80,7 +80,7 @@ class Ranking:
         return cls(order, starts, heads, right[order])
 
     def pair_counts(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Return pairs won (a tie is half a pair) and all pairs, a row of weights each."""
+        """Return pairs won (a tie is half a pair) and all pairs, for each row of weights."""
         # with whole weights every count is exact, in whatever order it is summed
         if not self.starts.size:
             return np.zeros(len(weights)), np.zeros(len(weights))
@@ -115,7 +115,7 @@ def name_codes(names: Names) -> Integers:
 
 
 def task_resamples(tasks: Integers, *, draws: int = _DRAWS, seed: int = 42) -> Floats:
-    """Return how often every row is in every resample of tasks with replacement."""
+    """Return how often each row occurs in each resample of tasks with replacement."""
     number = int(tasks.max()) + 1 if tasks.size else 0
     if number < 2:
         return np.empty((0, tasks.size))
@@ -126,7 +126,7 @@ def task_resamples(tasks: Integers, *, draws: int = _DRAWS, seed: int = 42) -> F
 
 
 def percentile_interval(values: Floats) -> tuple[float | None, float | None]:
-    """Return the 95 % percentile interval of the known values; None twice where none is."""
+    """Return the 95 % percentile interval of the known values; (None, None) without any."""
     known = values[np.isfinite(values)]
     if not known.size:
         return None, None

@@ -1,4 +1,4 @@
-"""A finite batch, and what is fixed of it before anything is drawn."""
+"""A finite batch, and its plan, which is fixed before any label is drawn."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Batch:
         values = np.asarray(scores, dtype=np.float64)
         order = sorted(range(len(trajectories)), key=lambda place: str(trajectories[place]))
         if len(set(trajectories)) < len(trajectories):
-            raise InputError("A run is twice in the batch. Give every run once.")
+            raise InputError("The batch holds a run twice. Give every run once.")
         return cls(
             tuple(str(trajectories[place]) for place in order),
             tuple(str(tasks[place]) for place in order),
@@ -68,7 +68,7 @@ class Batch:
 
 
 class SidePlan(BaseModel):
-    """What is fixed of one side before a batch is drawn from.
+    """The plan of one side, fixed before any label of the batch is drawn.
 
     Attributes
     ----------
@@ -79,9 +79,9 @@ class SidePlan(BaseModel):
     weights : tuple of float
         Weight of each agent that is predicted; see `batch_tables`.
     means : tuple of tuple of float
-        Its error in each set. They say when to give up, and never what is certified.
+        Its error in each set. They decide when to give up, and never what is certified.
     expected_labels, expected_net_share : float
-        Labels, and share of the batch decided less labels, as the predictions have it.
+        Predicted number of labels, and predicted share of the batch decided less labels.
     """
 
     model_config = ConfigDict(**CLOSED, frozen=True)
@@ -113,11 +113,11 @@ class BatchPlan(Document):
     Attributes
     ----------
     sides : tuple of SidePlan
-        At most one a side, reject first.
+        At most one for each side, reject first.
     cut : float or None
         Runs up to this score may be rejected, those above it released; None with one side.
     certificate_sha256, history_sha256 : str
-        What the plan was made from; "" where there was none.
+        Hashes of the files that the plan was made from; "" for a file that was not given.
     scores, score_range
         How the scores of the certificate were read, and their range.
     """

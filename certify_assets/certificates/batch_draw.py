@@ -41,7 +41,7 @@ _CERTIFIED: State = "certified"
 
 
 class BatchCertificate(Document):
-    """What the labels of a draw say of one side of a batch.
+    """The result of a draw for one side of a batch.
 
     Attributes
     ----------
@@ -50,15 +50,15 @@ class BatchCertificate(Document):
     side, alpha, delta
         As planned.
     runs, decided : int
-        Runs of the batch, and of the certified set, labelled ones included; 0 where none is.
+        Runs of the batch, and of the certified set (0 without one); labelled ones included.
     labels_used, errors_found : int
-        Labels up to the one that settled it (all that count, while nothing is), and errors among
-        them. Both are of the certified set, or of the set that is being labelled.
+        Labels up to the one that settled the set (until then, all that count), and the errors among
+        them. The set is the certified one, or the one that is being labelled.
     e_value, critical_value : float
-        Test statistic of this set at these labels, at most 10¹⁵, and where it certifies.
+        Test statistic of this set at these labels, at most 10¹⁵, and the value that certifies.
     state : {"certified", "continue", "not_worth_it", "to_reviewers"}
-        `not_worth_it` where more labels are expected to cost more than they decide. More of them
-        may be given all the same. `to_reviewers` where more errors were found than the budget has.
+        `not_worth_it` where more labels are expected to cost more than they decide. More labels are
+        still accepted. `to_reviewers` where more errors were found than the budget allows.
     threshold : float or None
     label_next : tuple of str
         Runs whose labels certify the next set if none is an error; empty where none is worth it.
@@ -87,7 +87,7 @@ class BatchCertificate(Document):
 
     @staticmethod
     def together(found: Sequence[BatchCertificate]) -> JsonObject:
-        """Return one document: of one side its certificate, of both their sums and both."""
+        """Return one document: the certificate of one side, or both certificates and their sums."""
         if len(found) == 1:
             return found[0].to_dict()
         return {
@@ -110,7 +110,7 @@ class Progress:
     limit : int
         Smallest number of errors above its budget.
     wanted : tuple of str
-        Runs that certify it if none of them is an error; none where labels are not worth it.
+        Runs that certify it if none of them is an error; empty where labels are not worth it.
     decided : int
         Runs that it decides beyond the set that is certified.
     """
@@ -130,7 +130,7 @@ class Progress:
         return "continue" if self.wanted else "not_worth_it"
 
     def sentence(self) -> str:
-        """Say how many labels there are, and what more of them would do."""
+        """Say how many labels there are, and what more labels would achieve."""
         errors = f"{self.errors} of them wrong" if self.errors else "none wrong"
         so_far = f"{self.runs} runs: {self.labels} labelled, {errors}"
         if self.state == "to_reviewers":
@@ -199,7 +199,7 @@ class SideDraw:
 
     @cached_property
     def sets(self) -> tuple[DrawnSet, ...]:
-        """Sets of the chain, the strictest first; none that adds no run."""
+        """Sets of the chain, the strictest first, without those that add no run."""
         found: dict[int, tuple[float, tuple[str, ...]]] = {}
         for threshold in self.plan.thresholds:
             inside = self.batch.decided(self.plan.side, threshold)
@@ -229,7 +229,7 @@ class SideDraw:
         return int(self.plan.side == "reject")
 
     def inside(self, threshold: float | None) -> tuple[str, ...]:
-        """Return the runs of the set of a threshold, none without one."""
+        """Return the runs that a threshold decides; no runs without a threshold."""
         return next((one.names for one in self.sets if one.threshold == threshold), ())
 
     def crossings(self, outcomes: Mapping[str, int]) -> list[int]:
@@ -262,8 +262,8 @@ class SideDraw:
         Parameters
         ----------
         outcomes : mapping of str to int
-            Outcome, 0 or 1, of runs by trajectory. Of each set the first ones of its order count,
-            up to the first that has no label.
+            Outcome, 0 or 1, of runs by trajectory. In each set, labels count in its order, up to
+            the first run without one.
         """
         errors = {name for name, outcome in outcomes.items() if outcome == self.wrong}
         crossings = self.crossings(outcomes)
@@ -307,7 +307,7 @@ class SideDraw:
 def _chain(
     plan: SidePlan, thresholds: tuple[float, ...], sizes: tuple[int, ...]
 ) -> list[tuple[SetTable, Stopping]]:
-    """Return the table of each set and where to give it up; every draw of a plan asks."""
+    """Return the table of each set and where to give it up; cached, as every draw needs it."""
     tables = [set_table(runs, plan.alpha, plan.delta) for runs in sizes]
     means = np.array(plan.means)[:, [plan.thresholds.index(value) for value in thresholds]]
     return list(zip(tables, chain_stopping(tables, np.array(plan.weights), means), strict=True))
@@ -376,7 +376,7 @@ class BatchDraw:
 
 
 def certificate_sentence(found: BatchCertificate, now: Progress | None) -> str:
-    """Say what is certified, and what more labels would do."""
+    """Say what is certified, and what more labels would achieve."""
     if not found.certified:
         return "" if now is None else now.sentence()
     share, sure = (f"{100 * value:.10g} %" for value in (found.alpha, 1 - found.delta))

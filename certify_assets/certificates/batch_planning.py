@@ -1,4 +1,4 @@
-"""The plan of a batch certificate: which chain of sets to label, by what this is expected to save.
+"""The plan of a batch certificate: the chain of sets to label that is expected to save most.
 
 Labelled runs of the past predict the errors of a set: their error at each score, with its log odds
 moved as agents usually differ. A chain begins with one of the candidate sets and widens by a fixed
@@ -71,8 +71,8 @@ class RiskCurve:
 
     @classmethod
     def fit(cls, side: str, scores: Floats, errors: Integers) -> RiskCurve:
-        """Fit the error of a side, which grows with the score on the reject side and falls on the
-        release side; half an error and half a right run are added to every step.
+        """Fit the error of a side: it grows with the score on the reject side and falls on the
+        release side. Half an error and half a right run are added to every step.
         """
         from scipy.optimize import isotonic_regression
 
@@ -84,7 +84,7 @@ class RiskCurve:
         return cls(values[fit.blocks[1:] - 1], (wrong + 0.5) / (runs + 1.0))
 
     def at(self, scores: Floats) -> Floats:
-        """Return the predicted error at scores; that of 0 where there is none."""
+        """Return the predicted error at scores; a missing score counts as 0."""
         places = np.searchsorted(self.scores, np.nan_to_num(scores), side="left")
         return self.errors[np.minimum(places, self.errors.size - 1)]
 
@@ -98,7 +98,7 @@ def plan_batch(
     thresholds: Mapping[str, float] | None = None,
     certificate_sha256: str = "",
 ) -> BatchPlan | None:
-    """Choose the sets of each side by what they are expected to save.
+    """Choose the sets of each side that are expected to save most.
 
     Parameters
     ----------
@@ -106,13 +106,13 @@ def plan_batch(
     alphas : mapping of str to float
         Error budget of each side to plan.
     delta : float
-        Risk limit of all sides together; each that is planned has an equal part.
+        Risk limit of all sides together, in equal parts.
     history : History, optional
     thresholds : mapping of str to float, optional
         The one threshold of each side. By default sets are chosen by the history, and a side on
         which labels are expected to save nothing is left out.
     certificate_sha256 : str
-        Certificate that the thresholds are of.
+        Hash of the certificate that the thresholds come from.
 
     Returns
     -------
@@ -168,14 +168,14 @@ def plan_certified(
     threshold: float | None = None,
     history: History | None = None,
 ) -> BatchPlan | None:
-    """Plan a batch for certificates: sides, budgets and thresholds are theirs by default.
+    """Plan a batch from certificates, which set sides, budgets and thresholds by default.
 
     Parameters
     ----------
     batch : Batch
     issued : sequence of Certificate
     side : {"reject", "release", "both"}, optional
-        By default each of the certificates.
+        By default every side that has a certificate.
     alpha, delta, threshold : float, optional
     history : History, optional
         Past runs by which sets are chosen. By default the sets are the certified thresholds.
@@ -191,7 +191,7 @@ def plan_certified(
     thresholds = None
     if threshold is not None:
         if len(sides) > 1:
-            raise InputError("--threshold is of one side. Leave it out, or name the side.")
+            raise InputError("--threshold applies to one side. Leave it out, or name the side.")
         thresholds = {sides[0]: threshold}
     elif history is None:
         thresholds = {
@@ -215,7 +215,7 @@ def plan_certified(
 
 
 def _one_a_side(issued: Sequence[Certificate], alpha: float | None) -> dict[str, Certificate]:
-    """Return the certificate of each side: at the budget, where one is, of the first procedure."""
+    """Return a certificate for each side: of the budget if there is one, first procedure first."""
     found: dict[str, Certificate] = {}
     for item in sorted(
         issued, key=lambda item: (item.alpha != alpha, EVERY_PROCEDURE.index(item.procedure))
@@ -223,14 +223,14 @@ def _one_a_side(issued: Sequence[Certificate], alpha: float | None) -> dict[str,
         first = found.setdefault(item.side, item)
         if first.procedure == item.procedure and alpha != first.alpha != item.alpha:
             raise InputError(
-                f"There are certificates of {item.side} at {first.alpha:g} and {item.alpha:g}. "
-                "Choose one by --alpha of `certify batch plan`."
+                f"The {item.side} side has certificates at {first.alpha:g} and {item.alpha:g}. "
+                "Choose one with --alpha."
             )
     return {side: found[side] for side in SIDES if side in found}
 
 
 def _parted(limits: Mapping[str, float]) -> tuple[dict[str, float], float]:
-    """Return thresholds of both sides and the score that parts them, between them if they meet."""
+    """Return thresholds of both sides and the score that separates them."""
     low, high = limits["release"], limits["reject"]
     if low > high:
         return dict(limits), high
@@ -248,7 +248,7 @@ def _even_score(history: History | None) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """What a side is planned for."""
+    """The settings to plan one side by."""
 
     side: str
     alpha: float

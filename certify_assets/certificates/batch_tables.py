@@ -5,24 +5,24 @@ replacement. The test statistic is the prior-posterior ratio
 
     e(n, k) = [B(a+k, b+n−k) / B(a, b)] / [(K₀)_k (N−K₀)_{n−k} / (N)_n],  a = 20·.3α, b = 20 − a,
 
-of k errors in n labels; it counts as 0 where k/n ≥ K₀/N. For a critical value c, k errors certify
+of k errors in n labels. It counts as 0 where k/n ≥ K₀/N. For a critical value c, k errors certify
 from n_k labels: the first number of labels at which e(n, j) ≥ c for all j ≤ k. The set is certified
 once some n_k labels have at most k errors. Let q_k be the probability that this happens first at
-n_k. Errors only grow, so it happens with exactly k errors there, and with K₀ errors in the set
+n_k. Errors only grow, so it happens with exactly k errors there. With K₀ errors in the set
 
     q_k = P(k errors in n_k) − Σ_{i<k} q_i P(k − i errors in the next n_k − n_i | i in n_i).
 
 The risk is Σ q_k. It falls as the number of errors in the set grows, so it is at most δ for every
 set above its budget. The critical value is the smallest with a risk of at most δ.
 
-**When to give up.** The value of a set after n labels with k errors is the gain, in runs, where
-they certify it, 0 where they cannot, and else
+**When to give up.** The value of a set after n labels with k errors is the gain in runs where they
+certify it. It is 0 where nothing can certify it any more. Otherwise it is
 
     V(n, k) = max(0, −price + p V(n+1, k+1) + (1 − p) V(n+1, k)),
 
 with the posterior mean p of the next error. A label costs as much as deciding a run gains. The
-errors of a set are predicted by a mixture of Beta(30 m, 30 (1 − m)). To give up where
-V is 0 is a stopping rule, and none changes the risk of a table.
+errors of a set are predicted by a mixture of Beta(30 m, 30 (1 − m)). Giving up where V is 0 is a
+stopping rule; no stopping rule changes the risk of a table.
 
 References
 ----------
@@ -93,11 +93,11 @@ class SetTable:
 
     @property
     def risk(self) -> float:
-        """Probability to certify the set with K₀ errors in it, however many labels are taken."""
+        """Probability to certify the set with K₀ errors in it, at any number of labels."""
         return float(self.first.sum())
 
     def crossing(self, errors: Integers) -> int | None:
-        """Return the number of labels that certify the set, None where these do not.
+        """Return the number of labels that certify the set; None where these labels do not.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ def _log_ratio(
 
 @lru_cache(maxsize=256)
 def set_table(runs: int, alpha: float, delta: float) -> SetTable:
-    """Return the table of a set of so many runs, whose exact risk is at most δ.
+    """Return the table for a set of this size; its exact risk is at most δ.
 
     Parameters
     ----------
@@ -216,14 +216,14 @@ def _first_crossings(needed: Integers, runs: int, limit: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Stopping:
-    """What a set is worth before its first label, and where to give up.
+    """The value of a set before its first label, and where to give up.
 
     Attributes
     ----------
     value : float
-        Expected runs decided less labels, those of further sets included.
+        Expected runs decided less labels, including those of further sets.
     labels : float
-        Expected labels that no stricter set has paid.
+        Expected labels beyond those of the stricter sets.
     errors : int array, shape (labels + 1,)
         Smallest number of errors, after each number of labels, at which to give up.
     """
@@ -251,7 +251,7 @@ def stopping(
     strict : SetTable, optional
         The stricter set that is certified by then.
     after : Stopping, optional
-        What the next set of the chain is worth.
+        The same for the next set of the chain.
     """
     last = last_label(table.alpha, table.runs)
     gain, later = float(table.runs), 0.0

@@ -59,7 +59,7 @@ def make_plan(pilot: Observations, side: str, grid: int, alpha: float) -> Bettin
 
 
 def _bets(table: Floats) -> Floats:
-    """Return λ of the largest growth Σ log(1 − λ·x) + doubt·log(1 − λ), a threshold each."""
+    """Return the λ of largest growth Σ log(1 − λ·x) + doubt·log(1 − λ), by threshold."""
 
     def falling(bet: Floats) -> tuple[Floats, Floats]:
         """Minus the derivatives of the growth, which is concave."""
@@ -74,6 +74,6 @@ def _bets(table: Floats) -> Floats:
 
 
 def wealth_tails(table: Floats, bets: Floats, factor: float = 1.0) -> Floats:
-    """Return 1/wealth, at most 1: where the error is at least α, so much wealth is as unlikely."""
+    """Return min(1, 1/wealth), the p-value of "the error is at least α" (Ville)."""
     log_wealth = factor * np.log1p(-bets[:, None] * table).sum(axis=1)
     return np.exp(-np.maximum(log_wealth, 0.0))

@@ -74,11 +74,11 @@ class ErrorLattice:
         return self.values[self.offsets[:-1]], self.values[self.offsets[1:] - 1]
 
     def each(self, of_threshold: NDArray[Any]) -> NDArray[Any]:
-        """Repeat what each threshold has for each of its values."""
+        """Repeat the figure of each threshold for each of its values."""
         return of_threshold[self._owner]
 
     def total(self, of_value: NDArray[Any]) -> NDArray[Any]:
-        """Sum what each value has over its histogram."""
+        """Sum the figures of the values over each histogram."""
         return np.add.reduceat(of_value, self.offsets[:-1])
 
     def grid(self, draws: int) -> tuple[Integers, Integers]:
@@ -109,10 +109,9 @@ def error_lattice(counts: TaskCounts, numerator: int | Integers, denominator: in
 
 
 def bootstrap_tails(lattice: ErrorLattice, level: float, draws: int) -> Floats:
-    """Return P*(resampled error > budget) at every threshold, of infinitely many resamples.
+    """Return P*(resampled error > budget) at every threshold, for infinitely many resamples.
 
-    The tail is exact where that of the saddlepoint is near the level, so that no decision depends
-    on its error.
+    Near the level the exact tail replaces the saddlepoint's, so its error changes no decision.
     """
     tails = saddlepoint_tails(lattice, draws)
     for place in np.flatnonzero((tails >= level / BAND) & (tails <= level * BAND)):
@@ -195,7 +194,7 @@ def _log_moment(lattice: ErrorLattice, t: Floats) -> Floats:
 def exact_tail(one: ErrorLattice, draws: int, longest: int = _LONGEST) -> float | None:
     """Return P(S > 0) for S the sum of draws from a histogram, by an exponentially tilted FFT.
 
-    None where the FFT would be longer than that.
+    None where the FFT would be longer than `longest`.
     """
     from scipy import fft
 

@@ -87,7 +87,7 @@ class Certificate(Document):
     coverage : float
         Share of the scored runs that the threshold decides; 0 where nothing is certified.
     level : float
-        That of the test passed, by default δ/(|Θ|·candidates).
+        Level of the test, by default δ/(|Θ|·candidates).
     trajectories, tasks : int
         Scored ones.
     covered_trajectories, covered_tasks, errors : int
@@ -180,7 +180,7 @@ class Certificate(Document):
 
     @property
     def partly_labelled(self) -> bool:
-        """Whether some of the drawn runs were not read, which the success rate leaves out."""
+        """Whether some drawn runs have no label; the success rate leaves them out."""
         return self.inputs.get("labels", self.inputs["rows"]) < self.inputs["rows"]
 
     def _values(self) -> JsonObject:
@@ -201,7 +201,7 @@ class Certificate(Document):
 
     @classmethod
     def parse(cls, document: Any) -> tuple[Self, Any]:
-        """Build a certificate from a JSON object; return it with its digest, not yet checked."""
+        """Build a certificate from a JSON object; return it with its digest, still unchecked."""
         rest = dict(document) if isinstance(document, dict) else document
         if rest is not document and "digest" not in rest:
             raise ForgedCertificateError("The certificate lacks digest; give it as it was written.")
@@ -214,7 +214,7 @@ class Certificate(Document):
         certificate, digest = cls.parse(document)
         if digest != certificate.digest:
             raise ForgedCertificateError(
-                "The certificate was altered after it was issued: its digest is another; give it "
-                "as it was written."
+                "The certificate was altered after it was issued: its digest does not match. Give "
+                "it as it was written."
             )
         return certificate

@@ -1,4 +1,4 @@
-"""Certificate files: one certificate, or {"certificates": [...]} with what it says of all."""
+"""Certificate files: one certificate, or {"certificates": [...]} with keys about all of them."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class CertificateFile(NamedTuple):
 
     @property
     def document(self) -> JsonObject:
-        """The document as it is verified: also what it says of all its certificates together."""
+        """The document as it is verified, with the keys about all its certificates."""
         pool = {} if self.pool is None else {"pool": self.pool}
         return {"certificates": self.documents, **self.outline, **pool}
 
     def checked(self) -> CertificateSet:
-        """Return its certificates as one set; digests and outline must be theirs."""
+        """Return its certificates as one set; digests and outline must match them."""
         certificates = [Certificate.from_dict(document) for document in self.documents]
         return CertificateSet.of(certificates, self.outline)
 
@@ -122,7 +122,7 @@ def one_a_side(path: Path, certificates: list[Certificate]) -> list[Certificate]
         several = [item for item in certificates if item.side == repeated]
         raise InputError(
             f"{path} holds {len(several)} certificates of the {repeated} side: {_named(several)}. "
-            "Choose one a side by --alpha and --procedure."
+            "Choose one for each side with --alpha and --procedure."
         )
     return certificates
 

@@ -1,4 +1,4 @@
-"""The certifier: every certificate is issued here, by whoever asks for it.
+"""The certifier: every certificate is issued here.
 
 The same evidence and settings give the same bytes, which is how a certificate is verified.
 """
@@ -138,11 +138,11 @@ class Certifier(Evidence):
         Parameters
         ----------
         every : sequence of Settings
-            One a procedure, whatever its side.
+            One for each procedure; `sides` replaces its side.
         sides : iterable of str
         joint : bool
-            Each side has δ/2, so that both hold together at confidence 1 − δ; else each by
-            itself, and together at 1 − 2δ.
+            Each side has δ/2, so that both hold together at confidence 1 − δ. Otherwise each side
+            has δ, and both hold together at 1 − 2δ.
         """
         found: list[Certificate] = []
         unfit = None
@@ -183,8 +183,8 @@ def certify(
         Other tasks, from which betting takes thresholds, start and bets; without them it certifies
         nothing. No other procedure reads it.
     pool : Pool, or tuple of scores and tasks, optional
-        Unlabelled runs of other tasks, from which pseudo_task takes how unequal tasks are in size;
-        without them it takes that from the table alone. No other procedure accepts it.
+        Unlabelled runs of other tasks, from which pseudo_task takes how unequal tasks are in size.
+        Without them it uses only the table. No other procedure accepts it.
     selection : str, optional
         The rule by which this judge was chosen among candidates, for the reader.
     agents : sequence of hashables, optional
@@ -192,18 +192,19 @@ def certify(
     provenance : mapping, optional
         Names and hashes of what produced the scores; carried as they are.
     sample : mapping, optional
-        The draw that the runs are of, as :attr:`Draw.inputs` has it. The outcome of a drawn
-        run without a label, or with an unclear one, is −1.
+        The draw that chose the runs, as :attr:`Draw.inputs` gives it. The outcome of a drawn run
+        without a label, or with an unclear one, is −1.
     named : bool
-        Whether every row is known to be a run of its own, as in a table with trajectory_id; else
-        rows that repeat an earlier one are counted in a finding.
+        Whether every row is known to be a separate run, as in a table with trajectory_id. Otherwise
+        a finding counts rows that repeat an earlier one.
     alone : bool
-        Whether the task of every row is the id of its run, which a finding says.
+        Whether the task of every row is the id of its run; a finding reports it.
     again : array_like of float, optional
         Second scores of the same judge on the same trajectories, NaN where there is none; a finding
         counts those that would change a decision.
     left_out : int
-        Runs that are not among these for want of a label. one_run and average are then refused.
+        Runs left out because they have no label. Where there are any, one_run and average are
+        refused.
     alpha, delta, side, procedure, seed, …
         The fields of :class:`Settings`.
 
@@ -229,12 +230,12 @@ def certify(
 def parted(
     keywords: Mapping[str, Any], *, more: Sequence[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Part what is said of a table from the settings of its certificates.
+    """Separate keywords about the table from the settings of its certificates.
 
     Raises
     ------
     InputError
-        If a keyword is neither; it names the settings, and `more` that the caller has.
+        If a keyword is neither. The message lists the settings, and `more` keywords of the caller.
     """
     about = {name: of for name, of in keywords.items() if name in _OF_TABLE}
     settings = {name: of for name, of in keywords.items() if name not in _OF_TABLE}
@@ -244,9 +245,9 @@ def parted(
 
 
 def procedure_settings(procedures: Sequence[str], settings: Mapping[str, Any]) -> list[Settings]:
-    """Return the settings of each procedure; of several, of those that the settings allow.
+    """Return the settings of each procedure that they allow.
 
-    Of several, one that lacks the engine is taken without it.
+    With several procedures, one that has no engine is taken without that setting.
     """
     found, refusal = [], None
     for name in procedures:
@@ -262,32 +263,30 @@ def procedure_settings(procedures: Sequence[str], settings: Mapping[str, Any]) -
 
 
 def _require_draw(given: Evidence, settings: Settings) -> None:
-    """Refuse labels of which nothing says that chance alone chose their runs, or that weigh runs
-    unlike the draw.
-    """
+    """Refuse labels without a draw, or with a draw that does not suit the procedure."""
     observations, name = given.table, settings.method.name
     if not settings.method.by_rows:
         sizes = np.bincount(observations.tasks)
         if given.sample is not None and sizes.min() < sizes.max():
             raise UnfitTableError(
                 f"Drawn tasks have from {sizes.min()} to {sizes.max()} runs, and {name} would "
-                "count some tasks more than others. Draw one run of each, or name one_run."
+                "count some tasks more than others. Draw one run of each, or use one_run."
             )
         return
     if given.left_out:
         raise UnfitTableError(
-            f"{name} needs labels of runs that chance chose, and {given.left_out:,} runs have "
-            "none. Draw the runs to label with `certify sample`, and certify on its file."
+            f"{name} needs labels of randomly drawn runs, and {given.left_out:,} runs have none. "
+            "Draw the runs to label with `certify sample`, and certify on its file."
         )
     if settings.method.promise == AVERAGE and len(observations.labels) < observations.rows:
         raise UnfitTableError(
             f"{name} is for one drawn run of each task, and some tasks have several. Draw one of "
-            "each with certify sample, or name one_run."
+            "each with certify sample, or use one_run."
         )
 
 
 def _require_rows(observations: Observations, settings: Settings) -> None:
-    """Refuse a table of so few tasks that one_run or average cannot certify anything."""
+    """Refuse a table with too few tasks for one_run or average to certify anything."""
     method, tasks = settings.method, len(observations.labels)
     if not method.by_rows:
         return
@@ -356,7 +355,7 @@ def _assumptions(given: Evidence, evaluation: Evaluation, settings: Settings) ->
 
 
 def _estimand(given: Evidence, settings: Settings) -> str:
-    """Return what counts alike: that of the procedure, or what the runs were drawn for."""
+    """Return the estimand: that of the draw, or else of the procedure."""
     if given.sample is None:
         return settings.method.estimand
     return "task" if given.sample["estimand"] == TASKS else "trajectory"

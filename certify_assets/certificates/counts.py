@@ -93,7 +93,7 @@ class TaskCounts:
 
     @cached_property
     def largest(self) -> Integers:
-        """Covered trajectories of the task that has most of them, at each threshold."""
+        """Covered trajectories of the task that has most, at each threshold."""
         return self.covered.max(axis=1).astype(np.int64)
 
     @cached_property

@@ -44,7 +44,7 @@ CAUSES = {
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What stood between a table and a certificate.
+    """Why a table has no certificate, and how many tasks would change that.
 
     Attributes
     ----------
@@ -60,12 +60,11 @@ class Diagnosis:
     cause : str
         A sentence on what stopped it.
     tasks_needed : int or None
-        Order of magnitude of the tasks like these that would certify something; None when no number
-        would (or a million would not). From the size given about every second sample passes. At
-        least `fewest_tasks`.
+        Order of magnitude of the tasks like these that would certify something; None where a
+        million would not. At that size about every second sample passes. At least `fewest_tasks`.
     success_rate, auroc : float or None
     corpus_tasks : int or None
-        Tasks of the corpus of which these certify; None for a table of its own.
+        Tasks of the corpus that these come from; None for a table without a corpus.
     """
 
     stopped_by: str | None
@@ -86,7 +85,7 @@ class Diagnosis:
 
     @property
     def lift(self) -> str:
-        """What would give an even chance, without an end mark; empty where tasks would not."""
+        """The tasks that would give an even chance, without a full stop; empty where none would."""
         if self.tasks_needed is None:
             return ""
         number = self.tasks_needed - self.tasks
@@ -98,7 +97,7 @@ class Diagnosis:
 
     @property
     def sentence(self) -> str:
-        """Say what stopped it and what would lift it."""
+        """Say what stopped the certificate and how many tasks would change that."""
         if self.stopped_by != "tasks":
             return self.cause
         if self.tasks_needed is None:
@@ -132,9 +131,8 @@ def diagnose(
     -----
     Tasks needed: the observed distribution of (n_g, k_g) over tasks is resampled at G′ instead of G
     tasks, and the smallest G′ is taken at which a threshold passes. At that size about every second
-    sample passes, and the figure moves by a factor of two between samples of the same size; it is
-    an order of magnitude, not a promise. `Planner.tasks_needed` names the tasks for four samples
-    of five.
+    sample passes. The figure is an order of magnitude: it moves by a factor of two between samples
+    of the same size. `Planner.tasks_needed` gives the tasks at which four samples of five pass.
     """
     settings = Settings(**keywords)
     observations = observe(scores, outcomes, tasks, partly=settings.method.by_rows)
@@ -146,7 +144,7 @@ def diagnose(
 def diagnose_evaluation(
     observations: Observations, evaluation: Evaluation, settings: Settings
 ) -> Diagnosis:
-    """Diagnose an evaluation that is there already, by its labelled rows; see :func:`diagnose`."""
+    """Diagnose an existing evaluation by its labelled rows; see :func:`diagnose`."""
     counts = evaluation.counts
     if not counts.thresholds.size:
         return Diagnosis("no_scores", 0, CAUSES["no_scores"])
@@ -197,7 +195,7 @@ def approximate(number: int) -> str:
 
 
 def fewest_tasks(settings: Settings) -> int:
-    """Return the tasks below which a procedure has neither a proof nor a validation."""
+    """Return the number of tasks below which a procedure is neither proved nor validated."""
     return 1 if settings.method.validity.startswith("finite-sample") else FEW_TASKS
 
 
@@ -221,9 +219,10 @@ def _tasks_needed(evaluation: Evaluation, settings: Settings) -> int | None:
 def smallest(
     enough: Callable[[int], bool], *, least: int, most: int, precision: float = 0.0
 ) -> int | None:
-    """Return the smallest number that is enough, by doubling and bisection.
+    """Return the smallest number that is enough, by doubling and bisection, to a relative
+    `precision`.
 
-    None where `most` is not enough; within `precision`, relative to the number.
+    None where `most` is not enough.
     """
     low, high = least - 1, min(least, most)
     while not enough(high):

@@ -35,7 +35,7 @@ class _TaskCounts(NamedTuple):
 def error_icc(
     observations: Observations, side: str, thresholds: Floats, *, confident: bool
 ) -> float:
-    """Upper bound of the correlation of errors: the larger of two thresholds'.
+    """Upper bound of the correlation of errors: the larger one at two thresholds.
 
     They are the widest threshold and the narrowest with ten errors.
     """
@@ -58,7 +58,7 @@ def icc_upper(
 ) -> float:
     """One-sided upper bound at 95 % where `confident`, else at 80 % and on a coarse grid.
 
-    It is 1 where no errors tell how they correlate.
+    It is 1 where the errors are too few to show how they correlate.
     """
     inside = covered > 0
     n, k = covered[inside].astype(np.int64), errors[inside].astype(np.int64)

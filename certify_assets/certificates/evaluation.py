@@ -43,17 +43,17 @@ class Evaluation:
     ----------
     counts : TaskCounts
     tested : TaskCounts
-        What the procedure saw: the counts, or those of one trajectory a task.
+        The counts that the procedure tested: all, or those of one trajectory a task.
     tails : float64 array, shape (thresholds,)
     passed_test : bool array, shape (thresholds,)
         Thresholds that the procedure certifies before the guard.
     guarded : bool array, shape (thresholds,)
-        Thresholds that the guard passes: all where none is in force.
+        Thresholds that the guard passes; all where there is no guard.
     test : Test
     plan : BettingPlan or None
-        What the pilot fixed.
+        The plan that the pilot fixed.
     lacks_pilot : bool
-        Whether nothing was tested, for want of a pilot.
+        Whether nothing was tested because the pilot is missing.
     unscored, unread : int
         Runs in the counts that have no score, and scored ones without a label.
     """
@@ -102,12 +102,12 @@ def evaluate(
     pilot: Observations | None = None,
     pool: Pool | None = None,
 ) -> Evaluation:
-    """Count tasks on the grid and put every threshold to procedure and guard."""
+    """Count tasks on the grid, and apply procedure and guard to every threshold."""
     side = settings.side
     if pool is not None and not settings.method.calibrated:
         raise InputError(
-            f"A pool of unlabelled tasks is for pseudo_task, and {settings.method.name} does "
-            "not read it; leave it out or name pseudo_task."
+            f"Only pseudo_task reads a pool of unlabelled tasks, not {settings.method.name}. Leave "
+            "the pool out, or use pseudo_task."
         )
     if pool is not None:
         check_others("pool", pool, observations)
@@ -154,7 +154,7 @@ def evaluate(
 def _evaluate_rows(
     observations: Observations, settings: Settings, row_tails: RowTails
 ) -> Evaluation:
-    """Put every drawn score to `one_run` or `average`; what is wide enough is on the grid too."""
+    """Test every drawn score by `one_run` or `average`; keep the grid and the widest pass."""
     side, test = settings.side, settings.test(len(observations.labels))
     table = observations.unknown_as_wrong(side)
     several = len(table.labels) < table.rows
@@ -186,7 +186,7 @@ def _evaluate_rows(
 
 
 def _guarded(observations: Observations, counts: TaskCounts, settings: Settings) -> Booleans:
-    """Put every threshold to the guard, where one is in force."""
+    """Apply the guard to every threshold, if there is one."""
     if not settings.method.guarded or not counts.thresholds.size:
         return np.ones(counts.thresholds.size, dtype=bool)
     icc = error_icc(observations, settings.side, counts.thresholds, confident=True)

@@ -1,4 +1,6 @@
-"""Evidence: a calibration table, a pool of unlabelled tasks, and what else certificates rest on."""
+"""Evidence: a calibration table, a pool of unlabelled tasks, and all else that certificates depend
+on.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ GivenTable: TypeAlias = tuple[ArrayLike, ArrayLike, Names]
 
 
 def as_pool(given: GivenPool | None) -> Pool | None:
-    """Return a pool that is given in either form; None where none is."""
+    """Return a pool given in either form; None without one."""
     if given is None or isinstance(given, Pool):
         return given
     if not isinstance(given, tuple | list) or len(given) != 2:
@@ -120,7 +122,7 @@ def _scored_twice(scores: ArrayLike, again: ArrayLike) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """A calibration table, and what else its certificates depend on next to their settings.
+    """A calibration table, and all else that its certificates depend on besides their settings.
 
     Attributes
     ----------
@@ -132,7 +134,7 @@ class Evidence:
     repeats : int
         Rows that repeat an earlier one, which a finding counts.
     alone : bool
-        Whether the task of every row is the id of its run, which a finding says.
+        Whether the task of every row is the id of its run; a finding reports it.
     again : pair of float arrays, optional
         First and second scores of the same judge on the same runs, whose flips a finding counts.
     selection : str, optional
@@ -140,14 +142,15 @@ class Evidence:
     provenance : mapping of str to str, optional
         Names and hashes of what produced the scores; carried as they are.
     sample : SampleInputs, optional
-        The draw that the runs of the table are of; runs without a label are then allowed.
+        The draw that chose the runs of the table; runs without a label are then allowed.
     left_out : int
-        Runs that are not in the table for want of a label; one_run and average then prove nothing.
+        Runs left out of the table because they have no label; one_run and average then prove
+        nothing.
     after : str, optional
         The procedure of a stronger promise that certified nothing on these labels, on any side.
     claim : DeltaClaim, optional
-        The δ of certificates whose data root keeps an account of it, and the event that claimed it;
-        without one, δ is that of the settings.
+        The δ that the ledger of a data root granted, and the event that claimed it. Without a
+        claim, δ is that of the settings.
     """
 
     table: Observations
@@ -189,12 +192,12 @@ class Evidence:
         )
 
     def read_by(self, method: Procedure) -> Self:
-        """Return what one procedure of several reads: few read a pool."""
+        """Return the evidence that one of several procedures reads; most read no pool."""
         return self if method.calibrated else replace(self, pool=None)
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """What the provenance says."""
+        """The provenance, checked to be text."""
         named = dict(self.provenance or {})
         if not all(isinstance(key, str) and isinstance(of, str) for key, of in named.items()):
             raise InputError("provenance maps names to text; give every value as text.")

@@ -1,9 +1,8 @@
 """Findings: what a reader of a certificate should know before relying on it, each with a code.
 
-`SENTENCES` is the table: a sentence a code, whose fields are figures of the table (rows), of the
-task counts at all thresholds (counts), of those at the certified one (at), and of the settings. The
-functions below it say when a finding holds. What every certificate of a procedure assumes is no
-finding.
+`SENTENCES` has a sentence for each code. Its fields are figures of the table (rows), of the task
+counts at all thresholds (counts) and at the certified one (at), and of the settings. The functions
+below it say when a finding holds. The assumptions of a procedure are not findings.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ _Found = Iterator[tuple[str, dict[str, Any]]]
 
 @dataclass(frozen=True)
 class _Case:
-    """What findings look at."""
+    """The data that findings are computed from."""
 
     given: Evidence
     #: rows of the table that have an outcome
@@ -127,7 +126,7 @@ class _Case:
 def certificate_findings(
     given: Evidence, evaluation: Evaluation, settings: Settings
 ) -> tuple[Finding, ...]:
-    """Return what the provenance states, and what is particular to the data of a certificate."""
+    """Return the findings of the provenance and of the data of a certificate."""
     known, grouped = given.table.labelled, given.names.get("grouped")
     case = _Case(given, known, evaluation, settings)
     figures = {

@@ -1,7 +1,8 @@
-"""The three gates of the paper: can the judge learn, what is to gain, are the tasks enough.
+"""The three gates of the paper: can the judge learn, is there something to gain, are there enough
+tasks.
 
-The paper states them after the fact (Eq. 7: A₀ ≫ .5, A_SFT < A_sat, n_eff ≳ n_min). Here each has a
-threshold, and a reason that gives the numbers.
+The paper states them after the fact (Eq. 7: A₀ ≫ .5, A_SFT < A_sat, n_eff ≳ n_min). Here each gate
+has a threshold, and a reason that gives the numbers.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ class GateResult:
     ----------
     name : {"judge_can_learn", "sft_not_saturated", "enough_samples"}
     passed : bool or None
-        None where what it asks for is unknown.
+        None where its value is unknown.
     value : float or None
-        What is compared: lower bound of A₀, A_SFT, n_eff.
+        The figure compared: lower bound of A₀, A_SFT or n_eff.
     threshold : float
     reason : str
     """
@@ -74,8 +75,8 @@ def judge_gate(area: float | None, bound: float | None = None) -> GateResult:
 def saturation_gate(sft: float | None, base: float | None = None) -> GateResult:
     """Gate 2: the AUROC of the fine-tuned judge, A_SFT, lies below a threshold.
 
-    Without A_SFT an A₀ from the threshold on closes the gate: fine-tuning is taken not to make a
-    judge worse.
+    Without A_SFT, an A₀ at or above the threshold closes the gate: fine-tuning is assumed not to
+    make a judge worse.
     """
     value, name = sft, "A_SFT"
     if sft is None and base is not None and base >= SATURATED:
@@ -93,7 +94,7 @@ def saturation_gate(sft: float | None, base: float | None = None) -> GateResult:
 def sample_gate(
     n_eff: float | None, *, alpha: float = 0.1, delta: float = 0.05, grid: float = 40
 ) -> GateResult:
-    """Gate 3: as many effective trajectories as an error-free sample that excludes α at δ/|Θ|.
+    """Gate 3: n_eff is at least the error-free sample size that excludes α at δ/|Θ|.
 
     The paper compares with n_min at δ (29 at α .1, δ .05). A certificate tests every threshold at
     δ/|Θ| (64), which decides here.

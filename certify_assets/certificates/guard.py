@@ -1,11 +1,11 @@
-"""Guards for what resampling tasks cannot see.
+"""Guards against risks that resampling tasks cannot see.
 
 A few tasks that are wrong throughout can be missed by a threshold: error-free data say nothing of
 whole-task errors beyond (1 − α)^G_covered. The adaptive floor asks how likely error-free data are
 if the true error is α and errors cluster as strongly as the same corpus shows at wider thresholds.
 
-Two more rules refuse thresholds of which so few tasks hold the covered trajectories that resampling
-says nothing: where the heavy tasks happen to be right the bootstrap tail is zero.
+Two more rules refuse thresholds whose covered trajectories lie in too few tasks for resampling.
+Where those few tasks happen to be right, the bootstrap tail is zero.
 
 * **Even odds.** Let the L largest covered tasks hold a share W_L of the covered trajectories.
   Suppose that only tasks as large as these are ever wrong, each throughout and with probability
@@ -16,13 +16,13 @@ says nothing: where the heavy tasks happen to be right the bootstrap tail is zer
   probability about (1 − 1/e)^G_eff. Where that exceeds δ, the bootstrap at δ has left no task
   out: fewer than ln δ / ln(1 − 1/e) effective tasks, 6.5 at δ = .05.
 
-Neither refuses twenty or more equal tasks. They are the least that a guard can ask, no test at δ;
-against a few large tasks that are wrong, declare ``size_ratio``.
+Neither refuses twenty or more equal tasks. They are minimal requirements, not a test at δ. Against
+a few large tasks that are wrong, declare ``size_ratio``.
 
-Measured at α = .1 (100 tasks of one trajectory and some of 400, the large ones wrong with a true
-error of .15; share of 300 tables certified by the floor without and with these rules, standard
-error at most .03): 1 large task .84 → 0, 2 .69 → 0, 3 .60 → 0, 5 .41 → 0, 8
-.32 → .32, 20 .02 → .02. On tasks of Poisson size at 20 to 50 tasks no coverage changed.
+Measured at α = .1: 100 tasks of one trajectory and some of 400, the large ones wrong with a true
+error of .15. Share of 300 tables certified by the floor without and with these rules (standard
+error at most .03): 1 large task .84 → 0, 2 .69 → 0, 3 .60 → 0, 5 .41 → 0, 8 .32 → .32, 20 .02 →
+.02. On tasks of Poisson size at 20 to 50 tasks no coverage changed.
 
 References
 ----------
@@ -46,7 +46,7 @@ _ROUNDING = 1e-9
 
 
 def least_effective(delta: float) -> float:
-    """Effective tasks that the second rule asks for."""
+    """Effective tasks that the second rule requires."""
     return min(float(_EQUAL), math.log(delta) / math.log1p(-math.exp(-1.0)))
 
 
@@ -57,7 +57,7 @@ def _limits(alpha: float) -> Floats:
 
 
 def concentrated(counts: TaskCounts, alpha: float, delta: float) -> Booleans:
-    """Say of every threshold whether too few tasks carry it."""
+    """Return, for every threshold, whether too few tasks hold its covered trajectories."""
     found = counts.effective_tasks < least_effective(delta)
     # W_L is at most L times the largest share, so a largest share of a twentieth passes at every L
     for place in np.flatnonzero(_EQUAL * counts.largest > counts.covered_trajectories):
@@ -72,7 +72,7 @@ _FLOOR_SHARE = 8
 
 
 def inflated_alpha(alpha: float, size_ratio: float) -> float:
-    """Share of tasks that must be wrong for an error of α when those are larger by a ratio."""
+    """Share of tasks that must be wrong for an error of α, if wrong tasks are larger by a ratio."""
     return alpha / (alpha + size_ratio * (1.0 - alpha))
 
 
@@ -97,7 +97,7 @@ def apply_guard(
     delta: float,
     size_ratio: float = 1.0,
 ) -> Booleans:
-    """Say of every threshold whether the guard passes it.
+    """Return, for every threshold, whether the guard passes it.
 
     `icc` is an upper bound of the correlation of errors.
     """

@@ -38,7 +38,7 @@ MOST_DIGESTS = 4096
 
 @with_config(CLOSED)
 class SampleInputs(TypedDict):
-    """What names a draw of runs to label in a certificate: enough to draw them again."""
+    """The draw of runs to label as a certificate records it: enough to draw them again."""
 
     count: Positive
     attempts: Positive
@@ -51,7 +51,7 @@ class SampleInputs(TypedDict):
 
 @with_config(CLOSED)
 class PoolInputs(TypedDict):
-    """What names a pool of unlabelled tasks in a certificate."""
+    """A pool of unlabelled tasks as a certificate records it."""
 
     sha256: Sha256
     rows: Count
@@ -61,7 +61,7 @@ class PoolInputs(TypedDict):
 
 @with_config(CLOSED)
 class ScoreRange(TypedDict):
-    """The ends of some scores, and their quantiles at `LEVELS`."""
+    """The least and largest of some scores, and their quantiles at `LEVELS`."""
 
     low: Real
     high: Real
@@ -70,7 +70,7 @@ class ScoreRange(TypedDict):
 
 @with_config(CLOSED)
 class TableInputs(TypedDict):
-    """What names a table in a certificate."""
+    """A table as a certificate records it."""
 
     sha256: Sha256
     rows: Count
@@ -80,7 +80,7 @@ class TableInputs(TypedDict):
 
 @with_config(CLOSED)
 class Inputs(TableInputs, total=False):
-    """What a certificate was issued on; without `scores` where no row has any."""
+    """The data that a certificate was issued on; without `scores` where no row has one."""
 
     pool: PoolInputs
     sample: SampleInputs
@@ -99,12 +99,12 @@ class KnownTasks(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Number of those that are recognised."""
+        """Number of the tasks that are recognised."""
         return int(self.known.sum())
 
     @property
     def sentence(self) -> str:
-        """Say how many there are; empty where there is none."""
+        """Say how many there are; empty if there are none."""
         least = "" if self.complete else "At least "
         return (
             f"{least}{self.number} of {self.known.size} tasks are those the certificate was issued "
@@ -164,7 +164,7 @@ class Observations(OrderedRows):
     Attributes
     ----------
     outcomes : int8 array
-        1 success, 0 failure; of a drawn run also `UNLABELLED` or `UNCLEAR`.
+        1 success, 0 failure; a drawn run may also be `UNLABELLED` or `UNCLEAR`.
     """
 
     outcomes: NDArray[np.int8]
@@ -181,7 +181,7 @@ class Observations(OrderedRows):
         return int(np.count_nonzero(self.outcomes != UNLABELLED))
 
     def unknown_as_wrong(self, side: str) -> Self:
-        """Return the rows with an outcome each: without a label it is what the side gets wrong."""
+        """Return the rows with unknown outcomes counted as errors of the side."""
         wrong = np.int8(side == "reject")
         return replace(self, outcomes=np.where(self.outcomes < 0, wrong, self.outcomes))
 
@@ -211,7 +211,7 @@ class Observations(OrderedRows):
 
     @cached_property
     def clustered_auroc(self) -> tuple[float, float]:
-        """AUROC and its standard error over tasks (Obuchowski 1997, eq. 4), where it has a pair."""
+        """AUROC and its standard error over tasks (Obuchowski 1997, eq. 4)."""
         scores, outcomes, tasks = self.scored_rows
         right = outcomes == 1
         successes, failures = scores[right], scores[~right]
@@ -229,7 +229,7 @@ class Observations(OrderedRows):
     def repeats(self) -> int:
         """Number of scored rows that repeat an earlier one in score, outcome and task.
 
-        Only scores that no other task has count: coarse ones are equal by chance.
+        Only scores that no other task has count, as coarse scores are equal by chance.
         """
         same = self.of_one_task[1:]
         # equal rows are next to each other
@@ -277,7 +277,7 @@ class Observations(OrderedRows):
 
     @cached_property
     def spellings(self) -> dict[str, str]:
-        """Task labels that are another one's in another spelling, each with that other."""
+        """Task labels that differ from another only in spelling, each with that other."""
         return folding(self.labels)
 
     @cached_property
@@ -395,7 +395,7 @@ def repeated_rows(
 def content_hash(
     kind: str, named: Sequence[Any], columns: Sequence[tuple[NDArray[Any], str]]
 ) -> str:
-    """Return the SHA-256 of a kind of table, of its names, and of its columns with their types."""
+    """Return the SHA-256 of a table: its kind, names, and columns with their types."""
     digest = hashlib.sha256(f"certify_assets/{kind}\n".encode("ascii"))
     digest.update(json.dumps(named).encode("ascii"))
     for column, dtype in columns:

@@ -26,7 +26,7 @@ _WORTH_COMPILED = 1 << 24
 def count_rows(
     codes: NDArray[np.int32], wrong: Booleans, ends: Integers, tasks: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Count covered rows and errors a task for nested thresholds.
+    """Count covered rows and errors of each task for nested thresholds.
 
     The rows are in order of coverage; `ends` says how many each threshold covers, ascending.
     """
@@ -45,7 +45,7 @@ def lattice_histogram(
     numerators: int | Integers,
     denominator: int,
 ) -> tuple[Integers, Integers, Integers]:
-    """Distinct values of denominator*k − numerator*n over tasks, with counts, a threshold each.
+    """Distinct values of denominator*k − numerator*n over tasks, with counts, by threshold.
 
     The histogram of threshold t is offsets[t]:offsets[t + 1], values ascending. The numerator is
     that of each threshold, or one for all.
@@ -78,8 +78,8 @@ def rising_root(
 ) -> Floats:
     """Find where derivatives of convex functions are 0, each in its bracket.
 
-    Newton's steps, halving the bracket where one leaves it. `function` returns the first and the
-    second derivative.
+    Newton's method, with bisection where a step leaves the bracket. `function` returns the first
+    and the second derivative.
     """
     t, done = start, np.zeros(start.size, dtype=bool)
     for _ in range(_MOST_STEPS):
@@ -133,7 +133,7 @@ def drawn_sums_in_numpy(values: Integers, draws: int, key: np.uint64) -> Integer
 
 
 def _times_drawn(tasks: int, draws: int, key: np.uint64, first: int) -> Integers:
-    """How often each task is in each resample from one on, shape (draws, tasks)."""
+    """How often each task is in each resample, from a given resample on, shape (draws, tasks)."""
     numbers = task_draws(key, draws * tasks, first * tasks)
     places = ((numbers * np.uint64(tasks)) >> np.uint64(32)).astype(np.int64)
     cells = places.reshape(draws, tasks) + tasks * np.arange(draws)[:, None]

@@ -1,8 +1,8 @@
-"""The ladder of promises: the strongest that a table reaches, and what the next one costs.
+"""The ladder of promises: the strongest that a table reaches, and the cost of the next one.
 
-Each promise counts an exercise that certifies nothing as kept. So a weaker promise may be tried
-where a stronger one certifies nothing: on each side one of the two is broken with probability at
-most 2δ. Of the promise on average only its cap can be broken.
+A promise counts as kept where nothing is certified. So a weaker promise may be tried where a
+stronger one certifies nothing: on each side, one of the two is broken with probability at most 2δ.
+For the average promise, this concerns its cap only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from certify_assets.errors import InputError, UnfitTableError, UnlabelledRunErro
 
 
 def procedures_of(promise: str | None, *, drawn: bool) -> tuple[str, ...]:
-    """Return the procedures to try in turn: one for a promise, two where none is asked for."""
+    """Return the procedures to try in turn: one for a named promise, otherwise two."""
     if promise is not None:
         return (PROMISED[promise],)
     return PROMISED[PROVED if drawn else CONFIDENT], PROMISED[AVERAGE]
@@ -45,7 +45,7 @@ def issue(
     promise: str | None = None,
     joint: bool = False,
 ) -> CertificateSet:
-    """Issue by the procedure of the settings, or by the strongest promise that certifies anything.
+    """Issue by the given procedure, or by the strongest promise that certifies anything.
 
     Parameters
     ----------
@@ -103,15 +103,15 @@ def climb(
     Returns
     -------
     CertificateSet
-        By the first procedure that certifies anything. Where none does, by the first that the
-        table is large enough for. Where looks or candidates are named, only the first is tried.
+        By the first procedure that certifies anything, or else by the first that the table is large
+        enough for. With looks or candidates, only the first is tried.
 
     Raises
     ------
     UnfitTableError
-        If the table has too few tasks for each procedure, or no draw; that of the last one.
+        If the table has too few tasks for every procedure, or no draw; the last one's error.
     UnlabelledRunError
-        If a drawn run lacks a label that the procedure in turn needs.
+        If a drawn run lacks a label that the procedure being tried needs.
     """
     sides = tuple(sides)
     found: CertificateSet | None = None
@@ -150,7 +150,7 @@ def climb(
 def next_rung(certifier: Certifier, found: CertificateSet, settings: Settings) -> str:
     """Say what the next stronger promise costs, as one line; empty where no number of tasks helps.
 
-    The next promise is that of confidence; with a draw, or where that is reached, the proof.
+    The next promise is "confident"; with a draw, or where that is reached, "proved".
     """
     certified = found.certified
     promise = found.certificates[0].promise

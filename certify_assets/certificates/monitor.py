@@ -1,20 +1,19 @@
-"""The monitor: what newly labelled tasks, in order, say of a certified threshold at every task at
-once.
+"""The monitor: tests of a certified threshold on newly labelled tasks, valid after every task.
 
 With n_g covered trajectories and k_g errors in task g, and s_g its scored trajectories, let
-x_g(c) = (k_g − c·n_g)/s_g in [−c, 1−c]. The error is at most c exactly when E[x_g(c)] ≤ 0. So for
-every share 0 < u < 1 of the largest bet
+x_g(c) = (k_g − c·n_g)/s_g in [−c, 1−c]. The error is at most c exactly when E[x_g(c)] ≤ 0. For
+every share 0 < u < 1 of the largest bet,
 
     W↑_t(c) = ∏ (1 + (u/c)·x_g(c))
 
-is a test martingale where the error is c and a supermartingale below, and
+is a test martingale where the error is c, and a supermartingale where it is less.
 
     W↓_t(c) = ∏ (1 − (u/(1−c))·x_g(c))
 
-is the same from above. Mixed over fixed u they stay so, and by Ville's inequality one exceeds 1/δ
-at any time with probability at most δ. The alarm is W↑(α), restarted at every task under weights
-that sum to one, so that a long good past does not hide a change. Certification is W↓(α). The
-interval is every c that neither W↑(c) nor W↓(c) excludes at 2/δ.
+is the same where the error is c or more. Mixtures over fixed u keep this property. By Ville's
+inequality each ever exceeds 1/δ with probability at most δ. The alarm is W↑(α), restarted at every
+task under weights that sum to one: a long good past does not hide a change. Certification is W↓(α).
+The interval is every c that neither W↑(c) nor W↓(c) excludes at 2/δ.
 
 References
 ----------
@@ -67,8 +66,7 @@ class TaskStream:
     Attributes
     ----------
     covered, errors : int64 arrays, shape (tasks,)
-        n_g and k_g: rows that the certified threshold decides, and those of them that it decides
-        wrongly.
+        n_g and k_g: rows that the certified threshold decides, and rows that it decides wrongly.
     scale : float64 array, shape (tasks,)
         s_g ≥ n_g: scored trajectories of the task; at least 1.
     labels : tuple of str
@@ -86,7 +84,7 @@ class TaskStream:
         return float((self.errors / self.scale).sum()) / weight if weight else None
 
     def head(self, length: int) -> TaskStream:
-        """Return the first tasks alone."""
+        """Return the first tasks only."""
         return TaskStream(self.covered[:length], self.errors[:length], self.scale[:length])
 
     def excess(self, level: float) -> Floats:
@@ -127,7 +125,7 @@ def error_interval(stream: TaskStream, delta: float) -> tuple[float, float]:
     kinds, numbers = np.unique(shares[:, stream.covered > 0], axis=1, return_counts=True)
 
     def end(outer: float, share: Floats, whole: float) -> float:
-        """Return the end of the interval on the side of `outer`, by bets whose scale is c."""
+        """Return the end of the interval on the side of `outer`, with bets scaled by c."""
         inner = point
         for _ in range(_BISECTIONS if outer != point else 0):
             middle = (outer + inner) / 2
@@ -161,12 +159,12 @@ class DetectorState:
 
 @dataclass(frozen=True)
 class Monitoring:
-    """What a stream of labelled tasks says about a certificate.
+    """The monitor's result for a certificate and a stream of labelled tasks.
 
     Attributes
     ----------
     alarm : bool
-        Whether the e-process has ever reached 1/δ.
+        Whether the e-process has reached 1/δ at any task.
     e_value : float
         The e-process against "the error is at most α" at the last task; at most exp(700) is shown.
     tasks : int
@@ -181,10 +179,10 @@ class Monitoring:
         jointly.
     certificate_sha256 : str
     first_alarm_task : str or None
-        Label of the task at which it did.
+        Label of the task at which the alarm was raised.
     first_alarm_at, certified_at : int or None
-        Number of tasks after which it did, and after which an error of at most α was certified by
-        these tasks alone.
+        Number of tasks after which the alarm was raised, and after which these tasks alone
+        certified an error of at most α.
     covered_tasks, covered_trajectories, errors, trajectories, unscored : int
     realized_error : float or None
     e_process : DetectorState
@@ -229,12 +227,12 @@ def monitor_certificate(
     Parameters
     ----------
     certificate : Certificate
-        Its side, threshold, α and δ are used. Of one that keeps α on average, the alarm is about
-        the cap at 2α.
+        Its side, threshold, α and δ are used. Where α is kept on average, the alarm is about the
+        cap, 2α.
     scores, outcomes, tasks
         The labelled rows in the order in which they came; tasks are taken in the order of their
-        first rows, each with all its rows. They must be drawn as the certificate's were, all
-        attempts of a task labelled: never the rows that were left to review.
+        first rows, each with all its rows. They must be drawn as the certificate's tasks were, with
+        all attempts of a task labelled. Never give only the rows that were left to review.
 
     Returns
     -------
@@ -297,7 +295,7 @@ def monitor_certificate(
 
 
 class NewTasks(NamedTuple):
-    """What a labelled table says of a certificate that was issued on other tasks."""
+    """The new tasks of a labelled table, counted at a certified threshold."""
 
     stream: TaskStream
     known: KnownTasks
@@ -314,8 +312,8 @@ def new_tasks(
     """Count what a certified threshold decides in each new task, in the order of first rows."""
     if certificate.threshold is None:
         raise InputError(
-            "The certificate certifies nothing, so nothing is decided by it and there is nothing "
-            "to monitor; give one that does."
+            "The certificate certifies nothing, so there is nothing to monitor. Give one that "
+            "certifies a threshold."
         )
     observe(scores, outcomes, tasks)
     labels, codes = task_codes(tasks)
@@ -340,10 +338,10 @@ def new_tasks(
 
 
 def partly_labelled(scores: ArrayLike, labelled: ArrayLike, tasks: Names) -> set[Hashable]:
-    """Return the tasks of which some scored runs have a label and others have none.
+    """Return the tasks that have labels for some of their scored runs only.
 
-    Whether a label is there may depend on what it says, so that the share of errors among the
-    labels of such a task is not that of the task.
+    Whether a run is labelled may depend on its outcome. The share of errors among the labels of
+    such a task may then differ from that of the task.
 
     Parameters
     ----------

@@ -2,9 +2,9 @@
 
 Rows of different tasks are independent, so neither the correlation of attempts nor ties matter.
 `one_run` keeps the error within α with confidence 1 − δ at all thresholds at once (Theorem 1).
-`average` certifies the widest threshold with 1 + K ≤ α·N, whose share of wrong decisions is on
-average at most α times the coverage (Theorem 3); it also keeps K within the limits at 2α. Where
-every task has several labelled runs, `one_run` asks 400 tables of one run a task (Lemma 3).
+`average` certifies the widest threshold with 1 + K ≤ α·N. Its share of wrong decisions is on
+average at most α times the coverage (Theorem 3). It also keeps K within the limits at 2α. Where
+every task has several labelled runs, `one_run` tests 400 tables of one run a task (Lemma 3).
 Statements and proofs: docs/few-labels-proofs.md.
 
 References
@@ -61,7 +61,7 @@ def fewest_rows(procedure: str, alpha: float, level: float, *, several: bool = F
     ----------
     procedure : {"one_run", "average"}
     alpha, level : float
-        Error budget, and the δ that the certificate has.
+        Error budget, and the δ of the certificate.
     several : bool
         Whether tasks have several labelled runs.
     """
@@ -71,7 +71,8 @@ def fewest_rows(procedure: str, alpha: float, level: float, *, several: bool = F
 
 
 def one_run_tails(errors: _Numbers, covered: _Numbers, rows: int, test: Test) -> _Floats:
-    """Return a tail a threshold that is at most the level exactly where `one_run` certifies.
+    """Return, for each threshold, a tail that is at most the level exactly where `one_run`
+    certifies.
 
     Parameters
     ----------
@@ -92,10 +93,11 @@ def one_run_tails(errors: _Numbers, covered: _Numbers, rows: int, test: Test) ->
 
 
 def average_tails(errors: _Numbers, covered: _Numbers, rows: int, test: Test) -> _Floats:
-    """Return a tail a threshold that is at most the level exactly where `average` certifies.
+    """Return, for each threshold, a tail that is at most the level exactly where `average`
+    certifies.
 
-    That is the tail of the cap, P(Bin(N, 2α) ≤ K)·δ/λ*, where 1 + K ≤ α·N, and 1 elsewhere. The
-    cap takes all rows. Parameters are those of :func:`one_run_tails`.
+    It is the tail of the cap, P(Bin(N, 2α) ≤ K)·δ/λ*, where 1 + K ≤ α·N, and 1 elsewhere. The cap
+    uses all rows. Parameters are those of :func:`one_run_tails`.
     """
     numerator, denominator = test.budget.as_integer_ratio()
     within = (1 + errors) * denominator <= numerator * covered
@@ -107,7 +109,7 @@ def average_tails(errors: _Numbers, covered: _Numbers, rows: int, test: Test) ->
 def _path_tails(
     errors: _Numbers, covered: _Numbers, rows: int, *, alpha: float, level: float, share: float
 ) -> _Floats:
-    """Return binomial tails in units in which λ* is the level."""
+    """Return binomial tails scaled so that λ* becomes the level."""
     planned = planned_rows(rows, alpha, level, share)
     limits = path_limits(planned, alpha, level)
     if not limits.level:
@@ -119,10 +121,10 @@ def _path_tails(
 def several_tails(table: Observations, side: str, thresholds: _Floats, test: Test) -> _Floats:
     """Return tails of `one_run` where tasks have several labelled runs (Lemma 3).
 
-    In each of 400 draws of one run a task a threshold passes or not, at δ′ = δ/5. It is certified
+    In each of 400 draws of one run a task, every threshold is tested at δ′ = δ/5. It is certified
     where at least δ′/δ of them pass: by Markov's inequality this has probability at most δ where
-    the error exceeds α. The tail is δ′ divided by the share that passes. A draw may be of a run
-    without a score, which covers nothing.
+    the error exceeds α. The tail is δ′ divided by the share that passes. A drawn run without a
+    score is never covered.
     """
     least = test.level / SHARE
     planned = planned_rows(len(table.labels), test.alpha, least, test.planned_share)
@@ -150,7 +152,9 @@ def row_counts(
 
 
 def stop_limit(procedure: str, rows: int, *, alpha: float, level: float, share: float) -> int:
-    """Return the errors after which reading may stop: no wider threshold passes (Lemma 2)."""
+    """Return the number of errors after which reading may stop, as no wider threshold passes (Lemma
+    2).
+    """
     if procedure == "average":
         return math.floor(alpha * rows + 1e-9) - 1
     return path_limits(planned_rows(rows, alpha, level, share), alpha, level).stop

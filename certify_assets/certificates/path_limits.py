@@ -89,7 +89,7 @@ def path_limits(rows: int, alpha: float, delta: float) -> Limits:
     rows : int
         n, the drawn rows for which limits are wanted.
     alpha, delta : float
-        Error budget, and the most that the path probability may be.
+        Error budget, and the largest path probability allowed.
     """
     tails = _all_tails(rows, alpha)
     tails = tails[:, : np.count_nonzero(tails[-1] <= delta)]
@@ -123,7 +123,7 @@ def _all_tails(rows: int, alpha: float) -> NDArray[np.float64]:
 def path_probability(limits: NDArray[np.int64], alpha: float) -> float:
     """P(S_N ≤ limits[N] for some N), S_N the sum of N independent errors of chance α.
 
-    The recursion keeps the law of S_N on the paths that met no limit yet.
+    The recursion keeps the law of S_N on the paths that have met no limit yet.
     """
     law = np.zeros(int(limits.max()) + 2)
     law[0], met, before = 1.0, 0.0, -1

@@ -1,6 +1,6 @@
-"""Planning: what labelled runs would decide, before any of them is labelled.
+"""Planning: the expected certificates of labelled runs, before any of them is labelled.
 
-Runs succeed with probability E σ(a + β·x + u), where x are the normal scores of the ranks of
+Runs succeed with probability E σ(a + β·x + u). Here x are the normal scores of the ranks of
 unlabelled scores, and u is a standard normal effect of the task. a and β are solved for a success
 rate and an AUROC: a guess, or those of a labelled table. Tables of labelled runs are drawn from the
 scores and certified: one run a task by the limits of `one_run` and `average`, several by any
@@ -49,7 +49,7 @@ _MOST_ROWS = 20_000
 
 @dataclass(frozen=True)
 class LabelPlan:
-    """What labelling runs of some tasks is expected to give.
+    """The expected result of labelling runs of some tasks.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class RowModel:
         scores : float64 array
             NaN where there is none.
         success_rate, auroc : float
-            An AUROC that no such model reaches is taken as the nearest one.
+            An AUROC out of the model's reach is replaced by the nearest one.
         """
         from scipy.optimize import brentq
 
@@ -171,9 +171,9 @@ class Planner:
 
     @property
     def designs(self) -> tuple[int, ...]:
-        """Several attempts a task that can be drawn; the last are all of them.
+        """Numbers of attempts a task that can be planned, from two on; the last is all attempts.
 
-        A draw has equally many runs of every task.
+        A draw has the same number of runs of every task.
         """
         least, most = int(self.sizes.min()), int(self.sizes.max())
         drawn = [attempts for attempts in _ATTEMPTS if attempts <= least and attempts < most]
@@ -182,7 +182,7 @@ class Planner:
     def plan(
         self, settings: Settings, *, tasks: int | None = None, attempts: int | None = None
     ) -> LabelPlan:
-        """Say what labelling runs of some tasks would give.
+        """Return the expected result of labelling runs of some tasks.
 
         Parameters
         ----------
@@ -225,7 +225,9 @@ class Planner:
         return float(np.mean(self.scores <= threshold if below else self.scores >= threshold))
 
     def tasks_needed(self, settings: Settings, *, attempts: int | None = None) -> int | None:
-        """Return the tasks at which four tables of five certify something; None beyond 1,500."""
+        """Return the number of tasks at which four tables of five certify something; None beyond
+        1,500.
+        """
         least = max(2, fewest_tasks(settings))
         if settings.method.by_rows:
             least = fewest_rows(settings.procedure, settings.alpha, settings.level(0))
@@ -293,16 +295,16 @@ def plan_labels(
     count: int | None = None,
     attempts: int | None = None,
 ) -> JsonObject:
-    """Plan what labels of some tasks would decide.
+    """Plan the coverage that labels of some tasks would certify.
 
     Parameters
     ----------
     scores : float64 array, shape (n,)
     tasks : sequence of hashables, shape (n,)
     asked : Settings
-        Of a procedure without a pilot.
+        With a procedure that needs no pilot.
     known : Observations, optional
-        The labelled table, for what is not guessed.
+        The labelled table, for figures that are not guessed.
     success_rate, auroc : float, optional
         Guesses, needed without labels.
     count, attempts : int, optional
@@ -317,7 +319,7 @@ def plan_labels(
     Raises
     ------
     InputError
-        If nothing tells the success rate or the AUROC.
+        If the success rate or the AUROC is neither guessed nor known from labels.
     """
     bound = n_eff = None
     if known is not None:

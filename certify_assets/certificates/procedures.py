@@ -1,8 +1,8 @@
-"""The tests that certify a threshold: task counts in, one tail probability a threshold out.
+"""The tests that certify a threshold: from task counts to one tail probability for each threshold.
 
 A tail is compared with δ/(|Θ|·candidates). Every test also answers for another number of tasks like
-those observed, which serves planning. A procedure states its estimand, its assumptions and how far
-it is valid; a certificate carries these words.
+those observed, which serves planning. A procedure states its estimand, its assumptions and its
+validity; a certificate carries these words.
 
 References
 ----------
@@ -113,12 +113,12 @@ class Procedure:
 
     @property
     def by_rows(self) -> bool:
-        """Whether it is proved for one random run a task, of which some need no label."""
+        """Whether it is proved for one random run a task, where some of the runs need no label."""
         return self.row_tails is not None
 
     @property
     def grid(self) -> int:
-        """Number of thresholds where none is given."""
+        """Number of thresholds by default."""
         return GRID if self.calibrated else 40
 
 
@@ -246,5 +246,5 @@ _CONFIDENCE = {
 
 
 def confidence_words(level: float, validity: str) -> str:
-    """Write a confidence with the words that its validity allows."""
+    """Write a confidence in the words that its validity allows."""
     return _CONFIDENCE[validity].format(f"{100 * level:.4g} %")

@@ -4,12 +4,13 @@ With z_g = k_g − α·n_g and independent standard exponentials E, the tail at 
 
     T(s) = P(Σ_g E_g z_g + E* (1 − α) s ≥ 0),
 
-where the pseudo-task has s covered runs, all of them wrong. Its size guards against what the table
+where s is the size of the pseudo-task in covered runs. Its size guards against what the table
 cannot show: p1 = T(R n̄) supposes tasks that are wrong throughout and R times as large as the mean
-covered task; p2 = T(R c n_w) supposes errors that cluster no more than those seen, at the
+covered task. p2 = T(R c n_w) supposes errors that cluster no more than those seen, at the
 size-weighted mean n_w. A threshold passes where p1 ≤ δ/λ, or where p2 ≤ 3δ/4λ and T(R₂ n̄) ≤ .15
-for the size ratio R₂ of p2: errors that were not seen to cluster may do so in tasks that the table
-does not hold. The widest is taken. Without a charge R₂ is R, and T(R₂ n̄) is p1.
+for the size ratio R₂ of p2. The second condition is there because errors may cluster in tasks that
+the table does not hold. The widest threshold that passes is taken. Without a charge R₂ is R, and
+T(R₂ n̄) is p1.
 
 λ = max(3, δ/λ*), where λ* is the level of binomial limits that one run a task meets anywhere with
 probability δ (`path_limits`): more tasks leave more thresholds that are as good as independent. The
@@ -61,17 +62,17 @@ _PARTS = 200
 
 @dataclass(frozen=True, eq=False)
 class PseudoTask:
-    """What sets the size of the pseudo-task; arrays have shape (thresholds,).
+    """The figures that set the size of the pseudo-task; arrays have shape (thresholds,).
 
     Attributes
     ----------
     icc : float
-        One-sided 80 % upper bound of the correlation of errors within tasks; 1 where no errors
-        tell.
+        One-sided 80 % upper bound of the correlation of errors within tasks; 1 where errors are too
+        few.
     ratios, clustered : float64 array
         R(θ) of p1 and of p2.
     charges : float64 array
-        w(θ), the share of the covered runs that counts as wrong besides.
+        w(θ), the share of the covered runs that is charged as wrong.
     charged : bool
         Whether the pool is large enough for charges.
     """
@@ -83,7 +84,7 @@ class PseudoTask:
     charged: bool = False
 
     def part(self, part: slice | Integers) -> PseudoTask:
-        """Return what applies to some thresholds."""
+        """Return the figures of some thresholds."""
         ratios, clustered, charges = self.ratios[part], self.clustered[part], self.charges[part]
         return replace(self, ratios=ratios, clustered=clustered, charges=charges)
 
@@ -106,10 +107,10 @@ def pseudo_task_tails(
         α, one for all thresholds or one for each.
     pseudo : PseudoTask
     level : float, optional
-        At which p1 is tested; p2 is tested at three quarters of it. A tail is exact where that of
-        the saddlepoint is within a tenth of its level; none is without a level.
+        p1 is tested at it, p2 at three quarters of it. A tail within a tenth of its level is
+        computed exactly; without a level, all tails are saddlepoint approximations.
     factor : float
-        Number of tasks like those observed, in multiples of them.
+        Number of tasks, as a multiple of those observed.
     """
     left, parts = charged_budgets(numerators, denominator, pseudo.charges)
     # where the charge leaves nothing, no tail is small
@@ -133,14 +134,14 @@ def joined_tails(whole: Floats, clustered: Floats) -> Floats:
 
 
 def level_shares(tasks: int, alpha: float, delta: float) -> float:
-    """Return λ, the number of shares into which δ is cut, of which the whole-task tail spends one.
+    """Return λ: the whole-task tail is tested at the share δ/λ.
 
     Parameters
     ----------
     tasks : int
         Tasks of the table, scored or not.
     alpha, delta : float
-        Error budget, and what all candidates leave of one minus the confidence.
+        Error budget, and one minus the confidence, divided by the number of candidates.
     """
     level = path_limits(min(tasks, _MOST_TASKS), alpha, delta).level
     return max(float(WHOLE_SHARE), delta / level) if level else float(WHOLE_SHARE)
@@ -182,8 +183,8 @@ def clustered_share(alpha: float, icc: float, weighted: float) -> float:
     """c: share of the pseudo-task that is wrong when errors cluster by ``icc``.
 
     An error-free task of n = round(n_w) runs has probability P0 under a beta-binomial law of mean
-    α; c = α P0/((1 − α)(1 − P0)), from 1/n to 1, is the size at which error-free data say as much
-    against whole-task errors as they do against these.
+    α. c = α P0/((1 − α)(1 − P0)), from 1/n to 1, is the size at which error-free data exclude
+    whole-task errors as strongly as they exclude these.
     """
     size = max(1, round(weighted))
     steps = np.arange(1, size, dtype=np.float64) * icc

@@ -1,6 +1,6 @@
 """Drawing runs to label: by hash of seed, task and run, before any label (Lemma 1).
 
-Where every task counts once, one run of each task is drawn, or of as many tasks as asked. Where
+Where every task counts once, one run of each task is drawn, or of a given number of tasks. Where
 every run counts once, a task of m runs is kept with probability min(m, C)/C, with C fixed
 beforehand: a run then has the same chance in tasks of up to C runs, and no task counts more than C
 of them. Further attempts of the drawn tasks come in rounds.
@@ -37,7 +37,7 @@ def unit(seed: int, *names: str) -> float:
 
 @dataclass(frozen=True)
 class Draw:
-    """What decides which runs are drawn from a table.
+    """The options that decide which runs are drawn from a table.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Draw:
     estimand : {"tasks", "runs"}
         Whether every task counts once, or every run.
     most : int
-        C: a task counts as at most so many runs; 1 where every task counts once.
+        C: the most runs that a task counts as; 1 where every task counts once.
     seed : int
     sha256 : str
         Hash of the tasks, runs and scores of the table.
@@ -88,8 +88,8 @@ class Draw:
         tasks, runs : sequence of str, scores : float64 array
             The table: names of tasks and runs, and the scores, NaN where there is none.
         count, attempts, estimand, most, seed
-            See the attributes. By default there are as many attempts as the count needs, and one
-            where every run counts once.
+            See the attributes. By default attempts is the number that the count needs, or one where
+            every run counts once.
 
         Raises
         ------
@@ -124,7 +124,7 @@ class Draw:
 
     @property
     def inputs(self) -> SampleInputs:
-        """Return what a certificate says of the draw."""
+        """Return the draw as a certificate records it."""
         return cast(SampleInputs, asdict(self))
 
     def rows(self, tasks: Sequence[str], runs: Sequence[str]) -> NDArray[np.int64]:
@@ -146,7 +146,7 @@ class Draw:
         return np.array([row[-1] for row in sorted(ranked)[: self.count]], dtype=np.int64)
 
     def _places(self, tasks: Sequence[str]) -> dict[str, float]:
-        """Return where each task stands in the draw: below 1 where it is kept, uniform there."""
+        """Return a number for each task: below 1, and uniform there, if the task is kept."""
         sizes: dict[str, int] = {}
         for task in tasks:
             sizes[task] = sizes.get(task, 0) + 1
@@ -159,7 +159,7 @@ class Draw:
 
 
 def table_hash(tasks: Sequence[str], runs: Sequence[str], scores: NDArray[np.float64]) -> str:
-    """Return the hash of what a draw and its order depend on, whatever the order of the rows."""
+    """Return the hash of the table that a draw depends on; the order of rows does not matter."""
     order = sorted(range(len(runs)), key=lambda place: (tasks[place], runs[place]))
     names: list[Any] = [[tasks[place], runs[place]] for place in order]
     # a NaN has many bit patterns and a zero has two
@@ -173,7 +173,7 @@ def reading_batches(
     """Return the batch, from 1 on, in which each drawn run is read.
 
     Batches follow the score from the narrow end of every side, so that reading may stop early
-    (Lemma 2). Runs of one score are in one batch. Runs without a score decide nothing and have the
+    (Lemma 2). Runs of one score are in one batch. Runs without a score are never decided and have
     batch 0.
 
     Parameters

@@ -24,7 +24,7 @@ _ENDS = {1.0: "all are from 0 to 1, as probabilities are", 10.0: "all are from 0
 
 
 class ScaleFault(NamedTuple):
-    """What speaks against scores being on a scale; `sure` where nothing else explains it."""
+    """A sign that scores are on another scale; `sure` where nothing else explains it."""
 
     reason: str
     sure: bool
@@ -33,7 +33,7 @@ class ScaleFault(NamedTuple):
 def scale_fault(issued: ScoreRange, scores: Floats, tasks: int) -> ScaleFault | None:
     """Say how scores of some tasks differ in scale or sign from those of a certificate.
 
-    A table of other agents, more or less successful ones, is on the same scale.
+    Other agents, more or less successful ones, do not count as another scale.
     """
     found = np.sort(scores[np.isfinite(scores)])
     if not found.size:
@@ -66,7 +66,7 @@ def scale_fault(issued: ScoreRange, scores: Floats, tasks: int) -> ScaleFault | 
 
 
 def _reversal(points: Floats, found: Floats, tasks: int, centre: float) -> list[ScaleFault]:
-    """Whether scores fit the reversed ones of a certificate far better than its own."""
+    """Whether scores fit a certificate's scores far better when reversed."""
     own, other = _distance(points, found), _distance(points, np.sort(centre - found))
     words = "negated" if centre == 0 else f"taken from {centre:g}"
     fault = ScaleFault(
@@ -86,7 +86,9 @@ def _at_most(points: Floats, end: float) -> float:
 
 
 def share_doubt(certificate: Certificate, scores: Floats, tasks: Names) -> str | None:
-    """Say where a certificate decides another share of a table than of its own, beyond chance."""
+    """Say where a certificate decides a larger or smaller share of a table than expected, beyond
+    chance.
+    """
     from scipy.special import stdtrit
 
     scored = np.isfinite(scores)

@@ -35,19 +35,19 @@ BONFERRONI, FIXED = "bonferroni", "fixed"
 
 
 def level_of(multiplicity: str, grid: int, tasks: int, alpha: float, delta: float) -> float:
-    """Return the share of δ at which a tail is tested: one a threshold, or the calibration's."""
+    """Return the share of δ at which a tail is tested: δ/|Θ|, or that of a calibrated procedure."""
     if multiplicity == CALIBRATED:
         return delta / level_shares(tasks, alpha, delta)
     return delta / grid if multiplicity == BONFERRONI else delta
 
 
 def look_share(look: int, looks: int) -> float:
-    """Share of δ of one of several looks that were named beforehand: it grows with the look."""
+    """Share of δ of one of several looks that were named beforehand; later looks have more."""
     return 2 * look / (looks * (looks + 1))
 
 
 class Settings(BaseModel):
-    """All that a certificate depends on next to the table.
+    """All that a certificate depends on besides the table.
 
     The fields are the keywords of `certify`, the names that ``--set`` and ``--settings`` take, and
     what a certificate stores.
@@ -154,7 +154,7 @@ class Settings(BaseModel):
 
     @property
     def multiplicity(self) -> str:
-        """How the grid is paid for: a procedure with a pilot has a fixed sequence of its own."""
+        """The correction for many thresholds; a procedure with a pilot tests a fixed sequence."""
         if self.method.calibrated:
             return CALIBRATED
         if self.method.by_rows:
@@ -168,17 +168,17 @@ class Settings(BaseModel):
 
     @property
     def error_limit(self) -> Fraction:
-        """The error that a single certificate is not to exceed: 2α where α is kept on average."""
+        """The largest error that a single certificate promises: 2α where α is kept on average."""
         return self.budget * (CAP if self.method.promise == AVERAGE else 1)
 
     def level(self, tasks: int) -> float:
-        """Return the level at which every threshold of a table of so many tasks is tested."""
+        """Return the level at which every threshold is tested, for a table of `tasks` tasks."""
         share = self.delta * look_share(self.look, self.looks) / self.candidates
         return level_of(self.multiplicity, self.applied_grid, tasks, self.alpha, share)
 
     @property
     def guard(self) -> str:
-        """What is asked in addition to the bootstrap, as a certificate names it."""
+        """The guard besides the bootstrap, as a certificate names it."""
         return "floor" if self.method.guarded else "none"
 
     @property
@@ -193,7 +193,7 @@ class Settings(BaseModel):
         return drawn and self.draws < draws_needed(self.level(0))
 
     def test(self, tasks: int) -> Test:
-        """Return what the procedure is asked of a table of so many tasks."""
+        """Return the test that the procedure applies to a table of `tasks` tasks."""
         level = self.level(tasks)
         return Test(self.budget, level, self.engine, self.draws, self.seed, self.planned_share)
 

@@ -1,4 +1,4 @@
-"""Whether new runs look like those of CAL: their scores, and the share that a threshold decides."""
+"""Tests whether new runs look like those of CAL: by scores, and by the share that is decided."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class TaskTest:
 
 
 def spent_level(tasks: int) -> float:
-    """Return the level that is spent once so many new tasks were compared.
+    """Return the level that is spent once `tasks` new tasks were compared.
 
-    A comparison has what its tasks add, so that deliveries of any sizes, however many, spend at
-    most `LIFE_LEVEL` (a spending function with tasks as information; Lan and DeMets, Biometrika
-    70, 1983).
+    A comparison is tested at the level that its tasks add. All deliveries together, of any sizes,
+    spend at most `LIFE_LEVEL` (a spending function with tasks as information; Lan and DeMets,
+    Biometrika 70, 1983).
     """
     return LIFE_LEVEL * tasks / (tasks + _HALF_SPENT)
 
@@ -69,16 +69,16 @@ def compare_tasks(
 
     Notes
     -----
-    A task counts once, whatever runs it has, by the mean over them. A mean over fewer runs varies
-    more, so a task of CAL with more runs than the median new task is cut to as many. Each test is
-    a permutation test over tasks, exact where tasks are drawn alike, ties included:
+    A task counts once, by the mean over its runs. A mean over fewer runs varies more, so a task of
+    CAL is cut to the number of runs of the median new task. Each test is a permutation test over
+    tasks, exact where tasks are drawn alike, ties included:
 
     * order: the sum of the ranks of the new tasks by mean score;
     * a side: the sum of the shares that its threshold decides. The threshold comes from CAL, which
       makes it cautious.
 
     Ranks and shares are rounded to steps, which leaves a test exact. Within two standard deviations
-    a sum has the normal approximation: no level that is asked for is near.
+    a sum has the normal approximation, far from any level in use.
     """
     from scipy.stats import rankdata
 
@@ -101,9 +101,9 @@ def compare_tasks(
 
 
 def sum_p_value(before: Floats, after: Floats) -> float:
-    """Return how likely the sum over so many of all values, all in [0, 1], is as far out.
+    """Return the p-value of a sample's sum among all choices of as many values in [0, 1].
 
-    Two-sided: twice the smaller tail of the sums over all choices of as many values.
+    Two-sided: twice the smaller tail of the sums over all choices.
     """
     few, many = sorted((before, after), key=len)
     every, size = np.concatenate([few, many]), few.size

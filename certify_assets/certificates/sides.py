@@ -1,4 +1,6 @@
-"""Both sides of a judge: what they promise together, what they decide in all, and of each row."""
+"""Both sides of a judge: their joint promise, the share that they decide, and the decision of each
+row.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ OUTLINE = ("decided", "human", "statement")
 
 
 def budget_words(item: Certificate) -> str:
-    """Say how many decisions may be wrong: at most so many, or so many on average."""
+    """Say how many decisions may be wrong, at most or on average."""
     if item.promise == AVERAGE:
         # the budget is of the share that is decided: the error among decided runs has none
         return f"wrong decisions on average within {100 * item.alpha:g} % of the share decided"
@@ -46,16 +48,16 @@ def budget_words(item: Certificate) -> str:
 
 @dataclass(frozen=True)
 class Sides:
-    """Certificates by which a judge decides: at most one a side, reject first.
+    """Certificates by which a judge decides: at most one for each side, reject first.
 
-    What command, page, index, checks and deployment say of a judge is read from here.
+    Commands, pages, the index, checks and deployments read their figures from here.
     """
 
     certificates: tuple[Certificate, ...]
 
     @classmethod
     def strictest(cls, certificates: Sequence[Certificate]) -> Sides:
-        """Take of each side the certified one of the strictest budget, else the strictest one."""
+        """Take for each side the certified one of the strictest budget, or else the strictest."""
         found = []
         for side in SIDES:
             mine = [item for item in certificates if item.side == side]
@@ -77,7 +79,7 @@ class Sides:
 
     @property
     def sentence(self) -> str:
-        """Say what both sides decide in all, and what is left to reviewers."""
+        """Say which share both sides decide, and which share goes to reviewers."""
         if not self.certified:
             return _NOTHING
         parts = " and ".join(
@@ -97,7 +99,7 @@ class Sides:
 
     @property
     def overlap(self) -> float:
-        """Return the share of scored runs in both regions, which go to reviewers."""
+        """Return the share of scored runs in both regions; these go to reviewers."""
         return significant(self._overlap)
 
     @property
@@ -134,7 +136,7 @@ def _covered(item: Certificate) -> Fraction:
 
 @dataclass(frozen=True)
 class CertificateSet:
-    """Certificates of one table, and what they promise together.
+    """Certificates of one table, and their joint promise.
 
     Parameters
     ----------
@@ -146,13 +148,15 @@ class CertificateSet:
 
     @cached_property
     def sides(self) -> Sides:
-        """Return both sides of the first procedure; the first certificate alone where one lacks."""
+        """Return both sides of the first procedure; only the first certificate where a side is
+        missing.
+        """
         first = next(iter(self._pairs.values()), self.certificates[:1])
         return Sides(tuple(sorted(first, key=_side_place)))
 
     @cached_property
     def _pairs(self) -> dict[str, list[Certificate]]:
-        """Return the certificates of each procedure; none unless each has one a side."""
+        """Return the certificates of each procedure; empty unless each has one for each side."""
         found: dict[str, list[Certificate]] = {}
         for item in self.certificates:
             found.setdefault(item.procedure, []).append(item)
@@ -161,7 +165,7 @@ class CertificateSet:
 
     @property
     def statement(self) -> str | None:
-        """Return what the two sides of each procedure promise together, a line a procedure."""
+        """Return the joint promise of the two sides, one line for each procedure."""
         built = {name: joint_statement(pair) for name, pair in self._pairs.items()}
         if len(built) < _PAIR:
             return next(iter(built.values()), None)
@@ -174,11 +178,11 @@ class CertificateSet:
 
     @property
     def promise(self) -> str:
-        """What both sides promise together, or the only one by itself."""
+        """The joint promise of both sides, or that of the only one."""
         return self.statement or self.certificates[0].statement
 
     def outline(self) -> JsonObject:
-        """Return the keys of the document next to its certificates."""
+        """Return the keys of the document besides its certificates."""
         if not self._pairs:
             return {}
         sides = self.sides
@@ -190,12 +194,12 @@ class CertificateSet:
 
     @classmethod
     def of(cls, certificates: Sequence[Certificate], outline: Mapping[str, Any]) -> Self:
-        """Return certificates as the set that a document says they are.
+        """Return certificates as one set, checked against the document's own keys.
 
         Raises
         ------
         ForgedCertificateError
-            If the document says something else of them than they do.
+            If the keys of the document contradict its certificates.
         """
         found = cls(tuple(certificates))
         # certificates that were put together by hand promise nothing together, and say no share;
@@ -220,12 +224,12 @@ def _side_place(item: Certificate) -> int:
 
 
 def joint_confidence(certificates: Sequence[Certificate]) -> float:
-    """Return 1 − Σδ, the confidence with which the certified of some certificates hold at once."""
+    """Return 1 − Σδ, the confidence with which all certified ones hold at once."""
     return max(0.0, 1.0 - sum(item.delta for item in certificates if item.certified))
 
 
 def joint_statement(certificates: Sequence[Certificate]) -> str:
-    """Say what several certificates of one procedure promise, and how they hold together."""
+    """Return the joint promise of several certificates of one procedure."""
     active = [certificate for certificate in certificates if certificate.certified]
     if not active:
         return _NOTHING
@@ -262,7 +266,7 @@ _UNSCORED, _NOT_CERTIFIED = 4, 5
 
 
 class RowDecisions(NamedTuple):
-    """One decision and its reason a row.
+    """The decision of each row, and its reason.
 
     Attributes
     ----------
@@ -340,7 +344,7 @@ def confusion(decisions: NDArray[np.str_], outcomes: ArrayLike) -> dict[str, dic
     decisions : array of str, shape (rows,)
         reject, release or human, as :func:`decide` has them.
     outcomes : array_like, shape (rows,)
-        1 success, 0 failure; rows with any other value count nowhere.
+        1 success, 0 failure; rows with any other value are not counted.
 
     Returns
     -------
@@ -358,10 +362,10 @@ def confusion(decisions: NDArray[np.str_], outcomes: ArrayLike) -> dict[str, dic
 
 
 def disagreements(decisions: NDArray[np.str_], scores: ArrayLike, outcomes: ArrayLike) -> Integers:
-    """Return the places of decided rows whose label says otherwise, the worst first.
+    """Return the places of decided rows that contradict their label, the worst first.
 
-    A row is as bad as its decision was sure: it is ordered by the share of the decided rows of its
-    side that lie at least as far from the threshold, so that both sides can be compared.
+    Rows are ordered by the share of decided rows of their side that lie at least as far from the
+    threshold. This share is comparable between sides.
 
     Parameters
     ----------

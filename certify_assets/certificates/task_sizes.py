@@ -1,25 +1,25 @@
-"""What task sizes say of the pseudo-task: the size ratio R, and a share w of runs that is charged.
+"""The pseudo-task from task sizes: the size ratio R, and a share w of runs that is charged.
 
-R is the largest of three numbers: what is declared, how much larger tasks with errors are at the
-widest threshold, and M over the mean size of the covered tasks. Tasks larger than M hold at most
-α/2 of the covered runs. The last needs sizes and scores alone, so that unlabelled tasks (a `Pool`)
+R is the largest of three numbers: the declared ratio; how much larger tasks with errors are at the
+widest threshold; and M over the mean size of the covered tasks. Tasks larger than M hold at most
+α/2 of the covered runs. The third needs only sizes and scores, so unlabelled tasks (a `Pool`)
 inform it. Only a pool whose tasks have sizes like those of the table may lower it.
 
-**The charge.** Tasks that are wrong throughout may hold less than α/2, amid errors that are seen.
-They can all be larger than M, and nothing speaks against them if no calibration task is. And where
-sizes vary a little at every task, the calibration tasks do hold large ones, and these were right.
+**The charge.** Tasks that are wrong throughout may hold less than α/2 of the runs, among other
+errors. They can all be larger than M, and no evidence excludes them if no calibration task is.
+Where sizes vary a little at every task, some calibration tasks are large, and these were right.
 
-So count, for every size M, the calibration tasks that stand for tasks of M runs and more. If L of
-them were all right, the others are wrong at a rate of at most 1 − ε^(1/L), at confidence 1 − ε, and
-throughout where L = 0. That rate times W(M), the share of covered runs in such tasks, is charged,
-less the rate of all tasks alike. Equal sizes are charged nothing. W comes from calibration tasks
-and pool; j tasks show it, so it is taken (1 + 2/j) times, a bound from above. A task stands for
-tasks of up to √2 times its runs: wrong tasks do not begin within half a doubling of the size. But
-where larger ones exist, whatever is larger than calibration tasks may belong to them: the charge is
-the smaller of the one in which a task stands for its own size alone and four times the other.
+So count, for every size M, the calibration tasks that represent tasks of M runs and more. If L of
+them were all right, the others are wrong at a rate of at most 1 − ε^(1/L), at confidence 1 − ε. The
+rate is 1 where L = 0. The charge is that rate times W(M), the share of covered runs in such tasks,
+less the rate of all tasks together. Equal sizes are charged nothing. W comes from calibration tasks
+and pool. Where j tasks show it, it is multiplied by 1 + 2/j, which bounds it from above.
 
-With a charge the clustered tail has no size ratio from sizes alone: the charge stands for it.
-Measured in benchmarks/validity.py.
+A task represents tasks of up to √2 times its runs: wrong tasks do not begin within half a doubling
+of the size. Where larger ones exist, all runs beyond the calibration sizes may belong to them. The
+charge is then the smaller of two: the one in which a task represents its own size only, and four
+times the other. With a charge, the clustered tail has no size ratio from sizes: the charge replaces
+it. Measured in benchmarks/validity.py.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _UNLIKE = 0.1
 def pseudo_task(
     observations: Observations, counts: TaskCounts, settings: Settings, pool: Pool | None
 ) -> PseudoTask:
-    """Return the size of the pseudo-task, from the table, a pool and what is declared."""
+    """Return the size of the pseudo-task, from the table, a pool and the declared ratio."""
     tables = (observations,) if pool is None else (observations, pool)
     sizes = covered_by_size(counts, tables)
     grid = observations.scores[grid_places(observations.scored, counts.side, ICC_GRID)]
@@ -181,5 +181,5 @@ def _from(values: Integers) -> Integers:
 
 
 def _rate(tasks: Integers) -> Floats:
-    """Largest rate of wrong tasks, at confidence 1 − ε, of which so many tasks show none."""
+    """Upper bound, at confidence 1 − ε, of the rate of wrong tasks where this many show none."""
     return 1.0 - _EPSILON ** (1.0 / np.maximum(tasks, 1))

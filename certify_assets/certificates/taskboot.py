@@ -70,7 +70,7 @@ def taskboot_tails(counts: TaskCounts, budget: Fraction, draws: int, seed: int) 
 def exceedances(counts: TaskCounts, budget: Fraction, draws: int, seed: int) -> Integers:
     """Count the resamples whose error Σk_g/Σn_g (Eq. 3) is above the budget, at every threshold.
 
-    All thresholds have the same resamples. One that covers nothing has error 0.
+    All thresholds have the same resamples. A resample that covers nothing has error 0.
     """
     # Σk/Σn > num/den exactly where Σ(den·k − num·n) > 0, in whole numbers
     errors, covered = (each.astype(np.int64) for each in (counts.errors, counts.covered))

@@ -53,7 +53,7 @@ def verify(
     given : dict, bytes, str, Certificate or CertificateSet
         One certificate, or the document of several, as it was written.
     scores, outcomes, tasks
-        The table that it is said to be of, in any order.
+        The table that it was issued on, in any order.
     **about
         What :meth:`Certifier.of` takes: pilot, pool, agents, named and alone, as when it was
         issued. A betting certificate needs its pilot, and one with inputs.pool its pool. Scores
@@ -62,7 +62,8 @@ def verify(
     Returns
     -------
     str or None
-        Key, value in the document, value recomputed, as a sentence; None without a difference.
+        A sentence with the key, the value in the document and the value recomputed; None without a
+        difference.
 
     Raises
     ------
@@ -73,9 +74,10 @@ def verify(
     Notes
     -----
     ``provenance``, ``selection``, ``ledger`` and ``after`` name things that are not in the table
-    (which judge, which manifest, which rule, what was tried). They are carried as they are, which
-    ``NOT_VOUCHED`` tells a reader: verification does not vouch for them beyond the digest, which
-    anybody can compute. Everything else is recomputed, under the settings that the document names.
+    (which judge, which manifest, which rule, what was tried). They are copied unchanged.
+    Verification does not vouch for them beyond the digest, which anybody can compute;
+    ``NOT_VOUCHED`` says so to a reader. Everything else is recomputed, under the settings that the
+    document names.
     """
     certifier = Certifier.of(scores, outcomes, tasks, **about)
     if isinstance(given, Certificate | CertificateSet):

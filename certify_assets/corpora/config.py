@@ -164,7 +164,8 @@ class CorpusConfig:
         if secret := [path for path in self.paths if shown_url(path) != path]:
             raise InputError(
                 f"the path {shown_url(secret[0])} has a user, a password or a query, which "
-                "corpus.json would keep; give the URL without, and credentials by the environment."
+                "corpus.json would keep; give the URL without them, and credentials by the "
+                "environment."
             )
         if list(self.alphas) != sorted(set(self.alphas)):
             raise InputError(
@@ -179,26 +180,26 @@ class CorpusConfig:
             )
         if self.estimand == "runs" and self.audit_runs > 1:
             raise InputError(
-                "Where every run counts once, one run of a drawn task is labelled. Take "
-                "audit_runs out of corpus.json."
+                "Where every run counts once, one run of a drawn task is labelled. Remove "
+                "audit_runs from corpus.json."
             )
 
     @property
     def certifying(self) -> tuple[str, ...]:
-        """Splits that certify a judge which did not learn from RL."""
+        """Splits that certify a judge if it did not learn from RL."""
         return CERTIFYING if self.rl_labels == "certify" else ("cal",)
 
     def thresholds(self, procedure: str) -> int:
-        """Return the number of thresholds of a procedure: its own where none is stated."""
+        """Return the number of thresholds of a procedure, by default its own."""
         from certify_assets.certificates.procedures import find_procedure
 
         return find_procedure(procedure).grid if self.grid is None else self.grid
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> CorpusConfig:
-        """Read a configuration; an InputError names what is wrong and the remedy."""
+        """Read a configuration; an InputError names the fault and the remedy."""
         if not isinstance(document, Mapping):
-            raise InputError("corpus.json is no JSON object; import the corpus again.")
+            raise InputError("corpus.json is not a JSON object; import the corpus again.")
         return cls(**{name: value for name, value in document.items() if name != "schema"})
 
 
@@ -224,7 +225,7 @@ def corpus_schema() -> dict[str, Any]:
 
 
 def complete_thresholds(given: Mapping[str, float]) -> dict[str, float]:
-    """Return a threshold for every leak check: the given one, else that of `THRESHOLDS`."""
+    """Return a threshold for every leak check, by default that of `THRESHOLDS`."""
     return {name: float(given.get(name, default)) for name, default in THRESHOLDS.items()}
 
 
@@ -291,7 +292,7 @@ def registered_corpora(store: Store) -> list[str]:
 
 
 def removed_corpora(store: Store) -> list[str]:
-    """Return the names of the corpora that were taken out of the data root."""
+    """Return the names of the corpora that were removed from the data root."""
     view = store.now()
     found = {name: view.last(name, Stored, corpus_file(name, _CONFIG)) for name in view.corpora()}
     return [name for name, stored in found.items() if stored and not stored.content.objects]
@@ -307,7 +308,7 @@ def require_removable(store: Store, name: str) -> None:
 
 
 def remove_corpus(store: Store, name: str) -> list[str]:
-    """Take a corpus out of the data root and return the keys that were deleted."""
+    """Remove a corpus from the data root and return the keys that were deleted."""
     require_removable(store, name)
     folder, view = corpus_file(name), store.now()
     # judges, certificates and all events stay: they are the record of what was claimed
@@ -318,7 +319,7 @@ def remove_corpus(store: Store, name: str) -> list[str]:
 def plan_splits(
     config: CorpusConfig, tasks: Iterable[str], earlier: SplitManifest | None = None
 ) -> SplitManifest:
-    """Assign tasks to splits by a configuration; store nothing."""
+    """Assign tasks to splits by a configuration, without storing the result."""
     # tasks that were assigned before keep their splits, unless another profile or seed is asked for
     asked = config.profile, config.seed, config.rl
     if earlier and asked == (earlier.profile, earlier.seed, earlier.train_rl):

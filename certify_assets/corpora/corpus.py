@@ -1,4 +1,4 @@
-"""A corpus of the data root, opened for one operation: its documents and how they are made."""
+"""A corpus of the data root, opened for one operation: its documents and how to make them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Corpus:
 
     @property
     def areas(self) -> list[str]:
-        """Keys and folders of what the decisions of a judge depend on."""
+        """Keys and folders of all files that the decisions of a judge depend on."""
         return [self.key(name) for name in _DECIDING]
 
     def has(self, *parts: str) -> bool:
@@ -113,7 +113,7 @@ class Corpus:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Commit what a block and all that it calls store at its end, all or nothing."""
+        """Commit everything that the block stores at its end, or nothing."""
         with self.store.step():
             yield
 
@@ -126,7 +126,7 @@ class Corpus:
 
     @property
     def domain(self) -> Domain:
-        """Domain that the configuration states, else that of the format it was read as."""
+        """Domain from the configuration, or else from the format."""
         config = self.config
         if config.domain:
             return Domain(config.domain, "stated")
@@ -156,7 +156,7 @@ class Corpus:
 
     @property
     def version(self) -> Delivered:
-        """Version that the stored trajectories are; number 0 where no delivery brought them."""
+        """Version of the stored trajectories; number 0 if no delivery brought them."""
         sha256, versions = self.trajectories_sha256, self.deliveries.read()
         if versions and versions[-1].trajectories_sha256 == sha256:
             return versions[-1]
@@ -173,7 +173,7 @@ class Corpus:
             return run_table(read_runs(path))
 
     def run_contents(self, split: str) -> list[str]:
-        """Return the hashes by which the runs of a split are known again, whatever their names."""
+        """Return the hashes that identify the runs of a split, independent of their names."""
         runs = self.runs
         runs = runs[runs["task_id"].isin(self.manifest.tasks[split])]
         return sorted({*runs["content"], *runs["letters"]} - {""})
@@ -210,8 +210,8 @@ class Corpus:
         stored, key = self._load(self.split_key(split)), self.split_key(split)
         if not stored.equals(self.runs_of(split)):
             raise ManifestError(
-                f"{self.store.locate(key)} does not hold the {split} split of the manifest as the "
-                f"trajectories of the corpus have it; materialize corpora/{split}_split again."
+                f"{self.store.locate(key)} does not hold the {split} split of the manifest and the "
+                f"trajectories of the corpus; materialize corpora/{split}_split again."
             )
         return stored
 
@@ -240,7 +240,7 @@ class Corpus:
     # Steps, each of them an asset: read the data root, do one thing, write, return it
 
     def prepare(self) -> None:
-        """Import, split, profile and check for leaks: all that comes before a judge."""
+        """Import, split, profile and check for leaks: all steps before a judge."""
         self.prepare_splits()
         self.measure_profile()
         self.measure_leaks()
@@ -257,8 +257,7 @@ class Corpus:
     ) -> ImportSummary:
         """Read the source again and store its trajectories as one table.
 
-        Where the source of a registered corpus has not changed, or is gone, its runs stay as they
-        were imported.
+        If the source of a registered corpus is unchanged or gone, its runs stay as imported.
         """
         if given is None and (self.missing_source or self._is_imported):
             return self.import_summary
@@ -277,7 +276,7 @@ class Corpus:
 
     @property
     def _is_imported(self) -> bool:
-        """Whether the stored runs are those of the source as it is now."""
+        """Whether the stored runs are those of the present source."""
         if not (self.has("import.json") and self.has("trajectories.parquet")):
             return False
         then, now = self.import_summary, _import_sha256(self.config)
@@ -324,7 +323,7 @@ class Corpus:
 
     @contextmanager
     def _gathered(self, config: CorpusConfig) -> Iterator[tuple[Gathered, ImportFacts]]:
-        """Read a source; refuse another format than the corpus was read as, unless it is named."""
+        """Read a source; refuse a format that differs from the earlier one, unless it is named."""
         from certify_assets.corpora.formats import gather_corpus
 
         known = self.import_summary.format if self.has("import.json") else "embedded"
@@ -338,7 +337,7 @@ class Corpus:
             if other and config.format == "auto":
                 raise InputError(
                     f"{self} was read as {known} and these files are {facts.format}; import them "
-                    "as a corpus of their own, or name their format to replace it."
+                    "as another corpus, or name their format to replace it."
                 )
             yield runs, facts
 
@@ -361,7 +360,7 @@ class Corpus:
     def plan_splits(
         self, tasks: Iterable[str], config: CorpusConfig | None = None
     ) -> SplitManifest:
-        """Assign tasks to splits as `make_splits` does; store nothing."""
+        """Assign tasks to splits as `make_splits` does, without storing the result."""
         earlier = self.stored_manifest if self.has("splits", "manifest.json") else None
         return plan_splits(config or self.config, tasks, earlier)
 
@@ -377,7 +376,7 @@ class Corpus:
             self.write_split(split)
 
     def measured_profile(self, manifest: SplitManifest | None) -> CorpusProfile:
-        """Profile the corpus, and its splits where a manifest assigns them; store nothing."""
+        """Profile the corpus, and its splits if there is a manifest, without storing the result."""
         from certify_assets.corpora.profile import profile_corpus
 
         # one text at a time, so that a corpus larger than memory can be profiled
@@ -397,7 +396,7 @@ class Corpus:
         return profile
 
     def current_profile(self) -> CorpusProfile | None:
-        """Return the stored profile; None where there is none of these runs and splits."""
+        """Return the stored profile of these runs and splits, or None."""
         if not (self.has("profile.json") and self.has("splits", "manifest.json")):
             return None
         profile = self.profile
@@ -417,7 +416,7 @@ class Corpus:
         return checks
 
     def current_leak_checks(self) -> LeakChecks | None:
-        """Return the stored leak checks; None where there are none of these runs and settings."""
+        """Return the stored leak checks of these runs and settings, or None."""
         if not (self.has("controls.json") and self.has("splits", "manifest.json")):
             return None
         config, checks = self.config, self.leak_checks
@@ -429,7 +428,7 @@ class Corpus:
         return checks if checks == current else None
 
     def require_leak_checks(self) -> str | None:
-        """Refuse a corpus with a structural leak; return the finding where it was accepted."""
+        """Refuse a corpus with a structural leak; return the finding if the leak was accepted."""
         checks = self.current_leak_checks()
         if checks is None:
             raise LeakError(
@@ -442,7 +441,7 @@ class Corpus:
 
     @property
     def obstacle(self) -> str:
-        """Why nothing can be certified on what is stored, as far as it is known; else empty."""
+        """Known reason why nothing can be certified on the stored runs, or empty."""
         # what was measured on something else is measured again by the next run
         checks = self.current_leak_checks()
         if checks is None or checks.passed:
@@ -459,7 +458,7 @@ class Corpus:
         return TaskOverlap.of(self.runs)
 
     def require_separate_tasks(self) -> str | None:
-        """Refuse a corpus that counts tasks twice; return the finding where that was accepted."""
+        """Refuse a corpus that counts tasks twice; return the finding if that was accepted."""
         found = " ".join(self.task_overlap().sentences)
         accepted = self.config.accept_shared_tasks
         if found and not accepted:

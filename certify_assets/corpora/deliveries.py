@@ -1,8 +1,8 @@
-"""Versions of a corpus: every delivery that changes its runs is one, with what it changed.
+"""Versions of a corpus: every delivery that changes its runs makes one, with the changes.
 
-A corpus is imported as often as files arrive. The table of runs is replaced each time. What stays
-is an event for each version, and the small table that it names: id, task, agent, outcome and hashes
-of the texts of every run. Registrations of the TEST ledger name the version.
+A corpus is imported as often as files arrive. The table of runs is replaced each time. Each version
+leaves an event and the small table that it names: id, task, agent, outcome and hashes of the texts
+of every run. Registrations of the TEST ledger name the version.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def run_table(runs: Iterable[Trajectory]) -> pd.DataFrame:
 def renamed_tasks(known: pd.DataFrame, table: pd.DataFrame) -> dict[str, str]:
     """Map the tasks that only `table` has to the one task of `known` with their instruction.
 
-    Both have task_id and instruction, hashed; an instruction that several tasks of `known` share
-    is left out.
+    Both have columns task_id and instruction (hashed). An instruction that several tasks of `known`
+    share is left out.
     """
     columns = ["task_id", "instruction"]
     asked = known[columns].drop_duplicates()
@@ -68,7 +68,7 @@ def renamed_tasks(known: pd.DataFrame, table: pd.DataFrame) -> dict[str, str]:
 
 
 def same_runs(runs: pd.DataFrame, others: pd.DataFrame) -> int:
-    """Count the runs that another table has too, under other names and with other spaces as well.
+    """Count the runs that another table has too, even under other names or with other spaces.
 
     Texts that several tasks of one table share do not count.
     """
@@ -83,7 +83,7 @@ def same_runs(runs: pd.DataFrame, others: pd.DataFrame) -> int:
 
 @dataclass(frozen=True)
 class RunChanges:
-    """What a delivery changes about the runs of a corpus."""
+    """The changes of a delivery to the runs of a corpus."""
 
     # size of the corpus afterwards
     runs: int
@@ -130,7 +130,7 @@ class RunChanges:
         )
 
     def sentences(self) -> list[str]:
-        """Say what changes, a sentence for every kind of change."""
+        """Return a sentence for every kind of change."""
         said = []
         for what, counts in (
             ("new runs", self.new_runs),
@@ -177,9 +177,9 @@ def _labels(table: pd.DataFrame) -> list[int | None]:
 
 
 def relabelled(before: pd.DataFrame, after: pd.DataFrame) -> list[str]:
-    """Return the ids that runs of `before` had which have another label in `after`, or none.
+    """Return the ids of runs of `before` that have a different label, or no label, in `after`.
 
-    A run is the same run while its texts are; one whose texts are gone is looked for by its id.
+    A run is identified by its texts, or by its id if the texts are gone.
     """
     by_id = dict(zip(after["trajectory_id"], _labels(after), strict=True))
     # copies of one text have no order, so their labels are compared as a bag
@@ -202,7 +202,7 @@ def relabelled(before: pd.DataFrame, after: pd.DataFrame) -> list[str]:
 
 
 def left_out(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs of `before` that `after` has neither by their texts nor by their id."""
+    """Return the runs of `before` whose texts and ids are both missing in `after`."""
     there, names = _bag(after), set(after["trajectory_id"])
     gone = []
     columns = (before[column] for column in ("trajectory_id", "task_id", "content"))
@@ -214,7 +214,7 @@ def left_out(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 
 
 class Delivered(Payload):
-    """A version of a corpus; ``objects`` name its table of runs, as `run_table`."""
+    """A version of a corpus; ``objects`` name its table of runs, made by `run_table`."""
 
     kind = "delivered"
     # from 1; 0 for runs that no delivery brought
@@ -226,7 +226,7 @@ class Delivered(Payload):
 
     @property
     def registered(self) -> dict[str, str | int]:
-        """What a registration of the TEST ledger says of the version."""
+        """The version as the TEST ledger registers it."""
         return {"trajectories_sha256": self.trajectories_sha256, "version": self.number}
 
 
@@ -251,13 +251,13 @@ class Deliveries:
         return self.runs(stored[-1]) if stored else None
 
     def require_kept(self) -> None:
-        """Refuse a corpus that was removed and given up."""
+        """Refuse a corpus that was removed and discarded."""
         named = {version.objects["runs"] for version in self.read()}
         for entry in self._store.events(self._corpus, Discarded):
             if named.intersection(entry.content.discarded):
                 # nobody could say any more what of it was certified before
                 raise InputError(
-                    f"{self._corpus} was removed and all that it held was given up "
+                    f"{self._corpus} was removed and its objects were discarded "
                     f"({entry.content.reason}), so its name cannot be used again; import the runs "
                     "under another one."
                 )

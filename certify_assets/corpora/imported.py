@@ -1,4 +1,4 @@
-"""What there is to say of runs that were read."""
+"""Facts about an import."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class ImportFacts:
     files : dict of str to str
         SHA-256 of every file read.
     dropped : dict of str to int
-        How many records, and (reasons that begin with "file_") files, were left out, by reason.
+        Number of records left out, by reason; reasons that begin with "file_" count files.
     examples : dict of str to str
-        For every reason, a sentence on the first case.
+        A sentence on the first case, for every reason.
     notes : dict of str to int
-        What was left out of records that were kept, and what read them.
+        Counts of parts left out of kept records, and of other remarks on how they were read.
     label_source : str
         Where the outcomes come from.
     label_facts : dict of str to number
-        What the source says of its labels, such as annotations, ties and disagreement.
+        Figures of the source's labels, such as annotations, ties and disagreement.
     read_as : tuple of str
-        Sentences on what was understood of tables.
+        Sentences on how tables were read.
     """
 
     format: str
@@ -63,7 +63,7 @@ class ImportSummary(ImportFacts):
 
 
 def import_sha256(paths: Sequence[str], format: str, options: Mapping[str, Any]) -> str:
-    """Hash all that an import depends on; empty where its files are elsewhere or unreadable."""
+    """Hash everything that an import depends on; empty if its files are remote or unreadable."""
     from certify_assets.corpora.formats.files import Tally, files_at
 
     if not paths or any(map(is_url, paths)):

@@ -1,4 +1,4 @@
-"""Files that others put where a corpus is read: which are complete, and which versions there were.
+"""Files that others put into a corpus's folders: which are complete, and their versions.
 
 ``incoming/<corpus>/`` and the paths of declared corpora hold the runs of a corpus.
 ``inbox/<corpus>/`` holds runs to decide.
@@ -49,7 +49,7 @@ _Known = dict[str, dict[str, Any]]
 
 
 class WaitingError(InputError):
-    """The files cannot be used yet; the sentence says which and why."""
+    """The files cannot be used yet; the message says which and why."""
 
 
 def complete_files(
@@ -59,14 +59,14 @@ def complete_files(
     now: float | None = None,
     until: float = float("inf"),
 ) -> dict[str, str]:
-    """Return the hash of every file, or raise a WaitingError while one may still change.
+    """Return the hash of every file; raise a WaitingError while one may still change.
 
     Parameters
     ----------
     places : sequence of str or Path
         Files, folders and URLs.
     known : Path
-        What the last look found. A file is hashed again only where it has changed since.
+        File with the results of the last look. A file is hashed again only if it has changed since.
     now : float, optional
         Time by which the age of files is judged, seconds since the epoch.
     until : float, optional
@@ -157,7 +157,7 @@ def _raise(error: OSError) -> None:
 
 
 def _stamp(path: Path) -> list[int]:
-    """Return what cannot all stay the same while the content changes."""
+    """Return facts that cannot all stay equal when the content changes."""
     stat = path.stat()
     return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
 
@@ -229,7 +229,7 @@ def _scan(
 
 
 def _entries(folder: str | Path) -> Iterator[tuple[str, bool]]:
-    """Go through the visible names in a folder; say of each whether it is a folder."""
+    """Iterate over the visible names in a folder, and whether each is a folder."""
     if is_url(folder):
         places = [place.partition("/") for place in sorted(RemoteFiles.of(str(folder)).about)]
         found = {name: bool(below) for name, _, below in places}
@@ -260,7 +260,7 @@ def is_inbox_empty(corpus: Corpus) -> bool:
 
 @contextmanager
 def settled_inbox(corpus: Corpus, *, watched: bool) -> Iterator[Callable[[], None]]:
-    """Wait until an inbox is complete; give a call that refuses later changes."""
+    """Wait until an inbox is complete; return a function that refuses later changes."""
     if not watched:
         yield lambda: None
         return
@@ -318,7 +318,7 @@ def declare(store: Store, config: CorpusConfig) -> CorpusConfig:
 
 
 class CorpusVersion(Payload):
-    """What the files of a corpus were when they arrived."""
+    """The files of a corpus as they arrived, by their hashes."""
 
     kind = "arrived"
     number: int
@@ -328,7 +328,7 @@ class CorpusVersion(Payload):
 
     @property
     def subject(self) -> str:
-        """Where the files arrived."""
+        """The place where the files arrived."""
         return self.source
 
 

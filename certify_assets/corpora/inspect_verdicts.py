@@ -1,4 +1,4 @@
-"""What was decided of the samples of an Inspect AI log, as a score of theirs."""
+"""Decisions on the samples of an Inspect AI log, written as scores."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PASSED: Final = {"release": "C", "reject": "I"}
 
 
 class SampleVerdict(NamedTuple):
-    """What was decided of one sample, and why."""
+    """The decision on one sample, and its reason."""
 
     decision: str
     reason: str
@@ -39,24 +39,24 @@ class SampleVerdict(NamedTuple):
 
 
 class EditCounts(NamedTuple):
-    """Samples whose verdict was written, and those that had it already."""
+    """Numbers of samples whose verdict was written, and of those that had it already."""
 
     written: int
     unchanged: int
 
 
 def cells(scores: Mapping[str, Any]) -> Record:
-    """Return the scores of a sample as a table of its log has them."""
+    """Return the scores of a sample as in the table of its log."""
     values = {name: {"value": score.value} for name, score in scores.items()}
     return {one.name: plain(one.name, one.value, LETTERS) for one in judgements_of(values)}
 
 
 def verdict_fields(verdict: SampleVerdict, certificates: Sequence[Certificate]) -> Record:
-    """Return what a score of Inspect says of a verdict: value, explanation, reason, metadata.
+    """Return the fields of an Inspect score for a verdict: value, explanation, reason, metadata.
 
     The value has the keys ``certified`` (C, I, or NaN, which is Inspect's sign of unscored) and
-    ``decided`` (1 or 0). It is an object because Inspect keeps samples whose whole value is NaN
-    from metrics, and the share of decided samples needs them.
+    ``decided`` (1 or 0). It is an object because Inspect leaves samples with the value NaN out of
+    metrics, and the share of decided samples needs them.
     """
     decided = verdict.decision in _PASSED
     by = [item for item in certificates if item.side == verdict.decision]
@@ -91,11 +91,11 @@ def write_verdicts(
     Parameters
     ----------
     path, out : Path
-        The log, and where it goes; they may be the same.
+        The log, and the file to write; they may be the same.
     verdicts : mapping of str to SampleVerdict
-        By trajectory_id, as a table of the log has it.
+        By trajectory_id, as in the table of the log.
     certificates : sequence of Certificate
-        That decided, at most one a side.
+        The deciding certificates, at most one for each side.
     """
     library = inspect_log()
     from inspect_ai.scorer import ScoreEdit
@@ -134,7 +134,7 @@ def write_verdicts(
 
 
 def _summarise(log: Any, library: Any) -> None:
-    """Put the metrics of the verdicts in the header; leave those of other scores as they are."""
+    """Put the metrics of the verdicts in the header; leave those of other scores unchanged."""
     from inspect_ai.log import EvalResults, EvalSpec
     from pydantic import TypeAdapter
 

@@ -1,4 +1,4 @@
-"""Logs as score tables: what judges, tests and people say of every run, without a corpus."""
+"""Logs as score tables: the judgements of judges, tests and people on every run."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ _GRADES: Final = 3
 
 @dataclass(frozen=True)
 class JudgedRuns:
-    """The runs of logs and what is said of them.
+    """The runs of logs and their judgements.
 
     Parameters
     ----------
     source : pandas.DataFrame or Path
-        task_id, trajectory_id, agent, link, and a column for each judgement; of a score table its
-        path.
+        task_id, trajectory_id, agent, link, and a column for each judgement; or the path of a score
+        table.
     kinds : mapping of str to str
         `JUDGE` or `TRUTH` by column.
     title : str
@@ -74,7 +74,7 @@ class JudgedRuns:
     left_out : mapping of str to int
         Records that are left out, by reason.
     notes : tuple of str
-        What was understood.
+        Sentences on how the logs were read.
     """
 
     source: Any
@@ -84,9 +84,9 @@ class JudgedRuns:
     notes: tuple[str, ...] = ()
 
     def named(self, kind: str, name: str | None, option: str = "") -> str | None:
-        """Return the column that a name means as a judge or truth; without a name the only one.
+        """Return the column of a judge or truth by name; without a name, the only one.
 
-        `option` is how a command takes the name, by default ``--judge`` or ``--truth``.
+        `option` is the command's option for the name, by default ``--judge`` or ``--truth``.
 
         Raises
         ------
@@ -114,7 +114,7 @@ class JudgedRuns:
         return same[0]
 
     def columns_of(self, judge: str) -> dict[str, str]:
-        """Return the columns of a judge by field: its scores, and second ones where it has any."""
+        """Return the columns of a judge by field: its scores, and second scores if it has any."""
         again = f"{judge}{_AGAIN}"
         names = getattr(self.source, "columns", ())
         return {"score": judge, **({"again": again} if again in names else {})}
@@ -128,7 +128,7 @@ def is_log(path: Path, columns: Collection[str] = ()) -> bool:
     path : Path
         A file or folder.
     columns : collection of str
-        Columns that are asked for by name; a file with all of them is a table.
+        Columns requested by name; a file with all of them is a table.
     """
     if path.is_dir() or path.name.lower().endswith((*ARCHIVES, ".eval")):
         return True
@@ -148,7 +148,7 @@ def is_log(path: Path, columns: Collection[str] = ()) -> bool:
 
 
 def has_runs(table: Path) -> bool:
-    """Whether a table can be imported as a corpus: it holds what the runs did."""
+    """Whether a table can be imported as a corpus, because it holds the runs' actions."""
     try:
         return detect_format([table]) == "table"
     except InputError:
@@ -156,7 +156,7 @@ def has_runs(table: Path) -> bool:
 
 
 def read_judged(paths: Sequence[Path]) -> JudgedRuns:
-    """Read the runs of logs of one format with all that is said of them.
+    """Read the runs of logs of one format with all their judgements.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def _judged(paths: Sequence[Path]) -> AbstractContextManager[tuple[Gathered, Imp
 
 
 def _format(paths: Sequence[Path]) -> str:
-    """Return the format that fits; of folders and archives say shortly that none does."""
+    """Return the format that fits; for folders and archives, the error is short."""
     try:
         return detect_format(paths)
     except InputError:
@@ -232,7 +232,7 @@ def _format(paths: Sequence[Path]) -> str:
 
 
 def _scan(folder: Path) -> JudgedRuns:
-    """Return the results of a scan of Inspect Scout: scanners are judges, targets are of people."""
+    """Return results of Inspect Scout: scanners are judges, targets are human labels."""
     frame = read_scan(folder)
     names = [name for name in frame.columns if name not in COLUMNS.values()]
     people = ("transcript_success", *(name for name in names if name.endswith("_target")))
@@ -245,10 +245,11 @@ def _scan(folder: Path) -> JudgedRuns:
 def _columns(
     runs: Sequence[Run], marks: Mapping[str, float] | None
 ) -> tuple[dict[str, list[Any]], dict[str, str], list[str]]:
-    """Return the values of every judgement, None where a run has none, their kinds, and agreement.
+    """Return the values of every judgement (None for a run without one), their kinds, and
+    agreement.
 
-    Of a judge the first score of a run counts, and the second one has a column of its own; of
-    several labels the majority counts.
+    A judge's first score of a run counts, and the second one has a separate column. With several
+    labels, the majority counts.
     """
     # by name and source, then by row: a run may be judged twice
     said_by: dict[tuple[str, str], dict[int, list[Any]]] = {}
@@ -281,7 +282,7 @@ def _columns(
 
 
 def _majority(given: Iterable[Any]) -> Any:
-    """Return what most annotators say of a run, None for a tie."""
+    """Return the majority label of a run, None for a tie."""
     counts = Counter(value for value in given if value is not None).most_common(2)
     values, votes = [value for value, _ in counts], [number for _, number in counts]
     return None if not counts or votes[1:] == votes[:1] else values[0]
@@ -290,7 +291,7 @@ def _majority(given: Iterable[Any]) -> Any:
 def _agreement(
     column: str, runs: Sequence[Run], values: Mapping[int, Sequence[Any]]
 ) -> Iterator[str]:
-    """Say how far several labels of a run agree, by their order in the log."""
+    """Measure how far several labels of a run agree, by their order in the log."""
     from certify_assets.tables.agreement import Said, measure_agreement
 
     said = [
@@ -305,19 +306,19 @@ def _agreement(
 
 
 def _one_line(text: str) -> str:
-    """Return a name for a column: JSON may hold half a character, and lines would be lines."""
+    """Return a column name in one line of valid Unicode, which JSON does not ensure."""
     return " ".join(text.encode("utf-8", "replace").decode().split())
 
 
 def _worded(value: Any, marks: Mapping[str, float] | None) -> Any:
-    """Return a truth as it is, and a letter with a mark as a word."""
+    """Return a truth unchanged, but a letter grade as a word."""
     if marks is None or (mark := marks.get(str(value).strip().lower())) is None:
         return value
     return {1.0: "correct", 0.0: "incorrect"}.get(mark, "partly correct")
 
 
 def plain(name: str, value: Any, marks: Mapping[str, float] | None) -> Any:
-    """Return a judgement as a number where it is one, a letter with a mark, or a yes or no."""
+    """Return a judgement as a number, if it is a number, a letter grade, or yes or no."""
     if value is None or isinstance(value, Unclear | dict | list):
         return None
     if marks is not None and (mark := marks.get(str(value).strip().lower())) is not None:
@@ -332,7 +333,7 @@ def plain(name: str, value: Any, marks: Mapping[str, float] | None) -> Any:
 
 
 def kind_of(name: str, values: Iterable[Any], source: str = "") -> str:
-    """Return whether a judgement is that of a judge or the truth: by source, name, then values."""
+    """Return whether a judgement is a judge's or the truth, by source, then name, then values."""
     if source in (HUMAN, "outcome"):
         return TRUTH
     if source == "llm_judge":
@@ -343,5 +344,5 @@ def kind_of(name: str, values: Iterable[Any], source: str = "") -> str:
 
 
 def kind_by_name(name: str) -> str:
-    """Return what a judgement or column is by its name; "" where that does not tell."""
+    """Return the kind of a judgement or column by its name; "" if the name does not show it."""
     return next((kind for kind, words in _KINDS if words.search(name.lower())), "")

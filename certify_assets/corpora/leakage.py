@@ -117,14 +117,14 @@ class PhraseEvidence:
 
 @dataclass(frozen=True, slots=True)
 class LeakEvidence:
-    """What the checks saw: agents and phrases."""
+    """The evidence of the checks: agents and phrases."""
 
     agents: tuple[AgentRate, ...]
     phrases: tuple[PhraseEvidence, ...]
 
 
 class LeakChecks(Document):
-    """How well the outcome can be predicted without reading the run; None where it cannot vary."""
+    """How well the outcome can be predicted without reading the run; None if it does not vary."""
 
     TITLE = "document of leak checks"
     SCHEMA = "certify_assets/leak_checks/2"
@@ -181,7 +181,7 @@ def check_leaks(
     thresholds: Mapping[str, float] | None = None,
     accept_structural_leak: str | None = None,
 ) -> LeakChecks:
-    """Measure what length, steps, agent and verdict phrases alone predict of the outcome."""
+    """Measure how well length, steps, agent and verdict phrases predict the outcome."""
     limits = complete_thresholds(thresholds or {})
     lengths = np.array([item.length for item in render_frame(frame)], dtype=np.float64)
     labelled = frame["outcome"].notna().to_numpy()
@@ -222,7 +222,7 @@ def _limit(check: str) -> str:
 
 
 def quoted_keys(frame: pd.DataFrame) -> list[str]:
-    """Return the keys that instructions and steps quote as records do, sorted."""
+    """Return the sorted keys of records quoted in instructions and steps."""
     found = set[str]()
     for instruction, steps in zip(frame["instruction"], frame["steps"], strict=True):
         texts = (text for step in steps for text in (step["action"], step["observation"]))
@@ -237,9 +237,9 @@ def _either_way(values: _Floats, outcomes: _Ints) -> float:
 
 
 def _agent_auroc(rows: pd.DataFrame, outcomes: _Ints) -> float:
-    """AUROC of the agent's success rate on other tasks, averaged over halvings of the tasks.
+    """AUROC of the agent's success rate on other tasks, averaged over random halves of the tasks.
 
-    NaN where no halving has both outcomes.
+    NaN if no half has both outcomes.
     """
     of_agent, of_task = (
         rows[name].astype("category").cat.codes.to_numpy() for name in ("agent", "task_id")
@@ -259,7 +259,7 @@ def _agent_auroc(rows: pd.DataFrame, outcomes: _Ints) -> float:
 
 
 def _halves(tasks: Sequence[str]) -> Iterator[NDArray[np.bool_]]:
-    """Go through halvings of the tasks, either half of each."""
+    """Iterate over both halves of several random splits of the tasks."""
     for halving in range(_HALVINGS):
         drawn = sorted(
             tasks,
@@ -272,7 +272,7 @@ def _halves(tasks: Sequence[str]) -> Iterator[NDArray[np.bool_]]:
 
 
 class _Occurrence(NamedTuple):
-    """The last place where a run has a phrase, and what the phrase says there."""
+    """The last place of a phrase in a run, and the outcome that it states."""
 
     # number of the step; 0 is the instruction
     step: int
@@ -282,7 +282,7 @@ class _Occurrence(NamedTuple):
 
 
 def _occurrences(phrase: str, rows: pd.DataFrame) -> list[_Occurrence | None]:
-    """Return the last occurrence of a phrase in every run, None where it has none."""
+    """Return the last occurrence of a phrase in every run, or None."""
     return [
         _last(phrase, [instruction, *(step["observation"] for step in steps)])
         for instruction, steps in zip(rows["instruction"], rows["steps"], strict=True)
@@ -307,7 +307,7 @@ def _last(phrase: str, texts: Sequence[str]) -> _Occurrence | None:
 
 
 def _marks(places: Sequence[_Occurrence | None]) -> list[_Floats]:
-    """Mark which runs have a phrase, and what it says last."""
+    """Mark which runs have a phrase, and the outcome that it states last."""
     said = np.array([math.nan if place is None else place.says for place in places])
     present = ~np.isnan(said)
     # a run without the phrase is placed between those that it speaks well and badly of

@@ -28,7 +28,7 @@ _MOST_SHARED = 0.05
 
 @dataclass(frozen=True, slots=True)
 class SplitGate:
-    """Whether a certificate is arithmetically possible on a split, before any scoring."""
+    """Whether a split has enough tasks for a certificate, before any scoring."""
 
     split: str
     alpha: float
@@ -48,7 +48,7 @@ class SplitGate:
 
 @dataclass(frozen=True, slots=True)
 class FlipRates:
-    """Flips: attempts at one task that do not all end alike."""
+    """Flips: attempts at one task with different outcomes."""
 
     # pairs of task and agent with at least two labelled attempts, those with both outcomes, and
     # their share; then the same of tasks over all agents
@@ -65,7 +65,7 @@ class FlipRates:
 
 @dataclass(frozen=True, slots=True)
 class TextLengths:
-    """Lengths of renderings in characters before any cut, and how many were cut."""
+    """Lengths of uncut renderings in characters, and how many were cut."""
 
     shortest: int
     median: int
@@ -114,7 +114,7 @@ class CorpusProfile(Document):
 
 @dataclass(frozen=True, slots=True)
 class TaskOverlap:
-    """What tasks of a corpus have in common, so that they may be one task under several ids."""
+    """Overlap between tasks of a corpus, which may be one task under several ids."""
 
     # tasks that have an instruction, and how many sets of instructions they have
     tasks: int
@@ -125,7 +125,7 @@ class TaskOverlap:
 
     @classmethod
     def of(cls, runs: pd.DataFrame) -> TaskOverlap:
-        """Compare the tasks of a table of runs, as `deliveries.run_table` makes it."""
+        """Compare the tasks of a table made by `deliveries.run_table`."""
         named = runs[runs["instruction"] != ""]
         sets = [frozenset(texts) for _, texts in named.groupby("task_id")["instruction"]]
         read = runs[runs["letters"] != ""]
@@ -135,7 +135,7 @@ class TaskOverlap:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Say what stops the corpus, with the option that settles it."""
+        """Say why the corpus is refused, and which option resolves it."""
         found = []
         if self.tasks - self.instructions > _MOST_SHARED * self.tasks:
             found.append(
@@ -159,7 +159,7 @@ def profile_corpus(
     outlines: Sequence[Outline] | None = None,
     settings: CorpusConfig | None = None,
 ) -> CorpusProfile:
-    """Profile a corpus, and its splits where a manifest assigns them."""
+    """Profile a corpus, and its splits if there is a manifest."""
     if frame.empty:
         raise InputError("the corpus has no trajectory; import or generate some first.")
     settings = settings or CorpusConfig("corpus")
@@ -227,9 +227,9 @@ def certification_gate(
     split: str = "all",
     add: Callable[[int], int] = int,
 ) -> SplitGate:
-    """Say whether a certificate by the default is arithmetically possible on so many tasks.
+    """Return whether this number of tasks can be certified by the default procedure.
 
-    `add` says how many tasks to add to the corpus so that a number more of them certify.
+    `add` maps a number of missing certifying tasks to the tasks to add to the corpus.
     """
     # Where errors come by whole tasks of equal size, data without an error have probability
     # (1 − α)^G at an error of α, and the default accepts them when that is at most δ/3: 39 tasks
@@ -281,7 +281,7 @@ def _same_instruction(frame: pd.DataFrame) -> tuple[tuple[str, ...], ...]:
 
 
 def flip_rates(frame: pd.DataFrame) -> FlipRates:
-    """Count flips among labelled runs by task_id, agent, outcome, and text: a hash, or nothing."""
+    """Count flips among labelled runs, by task_id, agent, outcome, and text (a hash, if given)."""
     rows = frame[frame["outcome"].notna()].astype({"outcome": "int64"})
     cells, flipped_cells = _flipped(rows, ["task_id", "agent"])
     tasks, flipped_tasks = _flipped(rows, ["task_id"])
@@ -308,7 +308,7 @@ def _text_lengths(outlines: Sequence[Outline]) -> TextLengths | None:
 
 
 def _flipped(rows: pd.DataFrame, by: list[str]) -> tuple[int, int]:
-    """Return the number of groups of several attempts, and of those with both outcomes."""
+    """Return the number of groups of several attempts, and of groups with both outcomes."""
     if rows.empty:
         return 0, 0
     grouped = rows.groupby(by)["outcome"].agg(["size", "nunique"])

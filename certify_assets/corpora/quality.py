@@ -29,7 +29,7 @@ _LONGEST = 200
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """One expectation of the suite, and what Great Expectations found."""
+    """One expectation of the suite, and the result of Great Expectations."""
 
     column: str
     expected: str
@@ -66,7 +66,7 @@ def validate_runs(
     certifying : sequence of str
         Splits that certify together.
     alpha : float
-        Error budget whose certificate must be possible by arithmetic.
+        Error budget for which the certifying splits must have enough tasks.
 
     Returns
     -------

@@ -54,13 +54,13 @@ class Rendered:
         return len(self.text) + self.cut_chars
 
     def outline(self) -> Outline:
-        """Return what is known of the text without keeping it."""
+        """Return figures of the text without keeping it."""
         digest = hashlib.sha256(self.text.encode("utf-8")).digest()
         return Outline(digest, self.length, self.cut_chars)
 
 
 class Outline(NamedTuple):
-    """What the figures of a corpus need of a rendered trajectory."""
+    """The figures of a rendered trajectory that a corpus profile needs."""
 
     # SHA-256 of the text
     digest: bytes
@@ -69,7 +69,7 @@ class Outline(NamedTuple):
 
 
 def defuse(text: str) -> str:
-    """Make untrusted text safe to show: no unseen characters, no chat markup."""
+    """Make untrusted text safe to show, without invisible characters and chat markup."""
     if not text.replace("\n", "").replace("\t", "").isprintable():
         # nothing that these patterns look for is printable
         text = _LINE_BREAKS.sub("\n", clean_text(text))
@@ -159,7 +159,7 @@ def _excerpt(text: str, limit: int) -> tuple[str, int]:
 
 
 def _cut_middle(body: str, limit: int) -> tuple[str, int]:
-    """Cut whole stretches from the middle of the steps."""
+    """Cut parts from the middle of the steps."""
     if len(body) <= limit:
         return body, 0
     room = max(0, limit - len(_note(len(body))) - 2 - len(_INDENT))

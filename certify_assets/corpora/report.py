@@ -1,4 +1,4 @@
-"""Everything known of a corpus before a judge reads it; what is not stored is measured."""
+"""The report of a corpus before a judge reads it; figures not stored are measured."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _figures(document: CorpusProfile | LeakChecks) -> JsonObject:
 
 
 def gather_report(corpus: Corpus) -> CorpusReport:
-    """Gather the report; what is not stored is measured, and not stored."""
+    """Gather the report; figures that are not stored are measured, but not stored."""
     if not corpus.has("import.json"):
         # of a name that is no corpus, it says so
         load_config(corpus.store, corpus.name)

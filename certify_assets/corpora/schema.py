@@ -87,7 +87,7 @@ def _write_tables(sink: IO[bytes], tables: Iterable[pa.Table]) -> None:
 
 
 def read_trajectories(path: Path, *, tasks: Container[str] | None = None) -> pd.DataFrame:
-    """Read a table of trajectories, or the runs of some tasks alone."""
+    """Read a table of trajectories, or only the runs of some tasks."""
     import pandas as pd
 
     parts = [_frame(ARROW_SCHEMA.empty_table())]
@@ -114,7 +114,7 @@ def read_columns(path: Path, columns: Sequence[str] = SMALL_COLUMNS) -> pd.DataF
 
 
 def read_groups(path: Path, columns: Sequence[str] = COLUMNS) -> Iterator[pa.Table]:
-    """Go through a file by its row groups, reading no other columns than those."""
+    """Iterate over the row groups of a file, reading only the given columns."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:

@@ -29,7 +29,7 @@ _CAL_TASKS_FROM = 100
 
 
 class SplitManifest(Document):
-    """Which task belongs to which split, and everything needed to compute that again."""
+    """Which task belongs to which split, and all that is needed to recompute it."""
 
     TITLE = "split manifest"
     SCHEMA = "certify_assets/split_manifest/1"
@@ -61,12 +61,12 @@ class SplitManifest(Document):
 
     @property
     def delivered(self) -> tuple[tuple[str, ...], ...]:
-        """Tasks that each delivery brought first, also where one brought all."""
+        """Tasks that each delivery brought first, even if there was only one delivery."""
         return self.deliveries or (tuple(sorted(self.assignment)),)
 
     @property
     def assignment_so_far(self) -> dict[str, str]:
-        """Split of every task that a delivery brought, those that are gone included."""
+        """Split of every task that any delivery brought, including tasks that are gone."""
         assignment = _assign_deliveries(self, self.delivered)
         return {
             task: assignment[task] for task in sorted(task for of in self.delivered for task in of)
@@ -123,7 +123,7 @@ def extend_manifest(earlier: SplitManifest, task_ids: Iterable[str]) -> SplitMan
 
 
 def without_test(frame: pd.DataFrame, manifest: SplitManifest) -> pd.DataFrame:
-    """Return the rows whose outcomes may be read at any time: those of every split but TEST."""
+    """Return the rows whose outcomes may be read at any time: all splits except TEST."""
     return frame[frame["task_id"].map(manifest.assignment) != "test"].reset_index(drop=True)
 
 
@@ -132,7 +132,7 @@ def verify_manifest(manifest: SplitManifest, frame: pd.DataFrame) -> None:
     _verify_assignment(manifest)
     if strangers := sorted(set(frame["corpus"].unique()) - {manifest.corpus}):
         raise ManifestError(
-            f"the split manifest is of corpus {manifest.corpus}, the trajectories are of "
+            f"the split manifest belongs to corpus {manifest.corpus}, the trajectories to "
             f"{strangers[0]}; use its own manifest."
         )
     verify_pretraining(manifest, pretraining_tasks(manifest.corpus))
@@ -148,13 +148,13 @@ def verify_manifest(manifest: SplitManifest, frame: pd.DataFrame) -> None:
 
 
 def verify_pretraining(manifest: SplitManifest, tasks: Iterable[str]) -> None:
-    """Refuse a manifest where a task that a judge was pretrained on may certify or audit it."""
+    """Refuse a manifest where a task of a judge's pretraining may certify or audit it."""
     if seen := sorted(task for task in set(tasks) if manifest.assignment.get(task, "sft") != "sft"):
         raise ManifestError(
             f"a judge was pretrained on task {seen[0]!r}, which is in split "
-            f"{manifest.assignment[seen[0]]} of {manifest.corpus} "
-            f"({len(seen)} such tasks): its certificate would hold for nothing; make the splits "
-            "again with these tasks pinned to SFT."
+            f"{manifest.assignment[seen[0]]} of {manifest.corpus} ({len(seen)} such tasks): its "
+            "certificate would prove nothing; make the splits again with these tasks pinned to "
+            "SFT."
         )
 
 
@@ -212,7 +212,7 @@ def _assign_deliveries(
 
 
 def _added_sizes(have: Counter[str], tasks: int, pinned: int, plan: _Plan) -> dict[str, int]:
-    """Return how many of the tasks that a delivery adds each split gets."""
+    """Return how many tasks of a delivery each split gets."""
     wanted = _sizes(have.total() + tasks, pinned, plan)
     lacking = {name: max(0, wanted[name] - have[name]) for name in SPLITS}
     return _largest_remainder(tasks, lacking)
@@ -227,7 +227,7 @@ def tasks_to_add(
     profile: str = "certify",
     train_rl: bool = True,
 ) -> int:
-    """Return how many tasks a corpus has to be given so that some splits get what they lack.
+    """Return how many tasks to add to a corpus so that some splits get the tasks that they lack.
 
     Parameters
     ----------
@@ -235,9 +235,9 @@ def tasks_to_add(
         Tasks that the splits lack together.
     splits : collection of str
     earlier : SplitManifest or None
-        Splits of the tasks so far; None where they are too few for splits.
+        Splits of the tasks so far; None if they are too few for splits.
     tasks, profile, train_rl
-        Of a corpus without splits.
+        Settings of a corpus without splits.
     """
     have, pinned, plan = Counter[str](), 0, _Plan(PROFILES[profile], train_rl, 0)
     if earlier is not None:
@@ -258,7 +258,7 @@ def _fill(tasks: set[str], seed: int, sizes: Mapping[str, int]) -> dict[str, str
 
 
 def _sizes(tasks: int, pinned: int, plan: _Plan) -> dict[str, int]:
-    """Return the size of each split: minimum of CAL and pinned tasks first, the rest by share."""
+    """Return the size of each split: first the least CAL and pinned tasks, the rest by share."""
     shares = {name: float(plan.shares.get(name, 0.0)) for name in SPLITS}
     if not plan.train_rl:
         shares |= {"cal": shares["cal"] + shares["rl"], "rl": 0.0}

@@ -19,13 +19,13 @@ _PUNCTUATION: Final = ".,;:!?…\"'`´()[]{}«»‹›“”„‘’‚¿¡"
 
 
 def clean_text(text: str) -> str:
-    """Replace lone surrogates, which UTF-8 does not allow, by the replacement character."""
+    """Replace lone surrogates, which UTF-8 does not allow, with the replacement character."""
     return text if text.isascii() else _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One exchange of an agent with its environment: what it did, and what it saw then."""
+    """One exchange of an agent with its environment: an action, and the observation after it."""
 
     action: str
     observation: str
@@ -53,7 +53,7 @@ class Trajectory:
 
 
 def trajectory_sha256(run: Trajectory) -> str:
-    """Hash what makes a run this run: task, agent and texts, but not its id, file and label."""
+    """Hash what identifies a run: task, agent and texts, but not its id, file and label."""
     steps = [[step.action, step.observation] for step in run.steps]
     content = [run.task_id, run.agent, run.instruction, steps]
     return sha256_bytes(json.dumps(content).encode("ascii"))
@@ -70,9 +70,9 @@ def letters_sha256(instruction: str, steps: Iterable[Sequence[str]]) -> str:
 # attempts at a task ask the same
 @lru_cache(maxsize=1024)
 def instruction_sha256(text: str) -> str:
-    """Hash the words of an instruction; empty where it has none.
+    """Hash the words of an instruction; empty for one without words.
 
-    Case, spaces, invisible signs, forms of Unicode and punctuation around words do not count.
+    Case, spaces, invisible characters, forms of Unicode and punctuation around words are ignored.
     """
     plain = plain_names([text])[0].casefold()
     words = [word for part in plain.split() if (word := part.strip(_PUNCTUATION))]

@@ -1,1 +1,1 @@
-"""Judges: whatever reads a rendered trajectory and says how likely it is a success."""
+"""Judges: programs and models that read a trajectory and estimate the probability of success."""

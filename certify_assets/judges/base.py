@@ -25,7 +25,7 @@ SCORE_COLUMNS = (*RUN_COLUMNS, *JUDGED_COLUMNS, "outcome")
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """What a judge says about n texts."""
+    """The scores of a judge for n texts."""
 
     # natural logarithms, at most 0; NaN in both where the judge gave no verdict
     log_p_success: NDArray[np.float64]
@@ -39,7 +39,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class JudgeProvenance:
-    """Everything that must be the same for two scores to be comparable."""
+    """Everything that must be equal for two scores to be comparable."""
 
     judge: str
     # of what was trained
@@ -53,7 +53,7 @@ class JudgeProvenance:
 
     @property
     def sha256(self) -> str:
-        """Hash of all of it."""
+        """Hash of all fields."""
         return sha256_bytes(canonical_json(asdict(self)))
 
 
@@ -62,19 +62,19 @@ Bill = dict[str, Any]
 
 
 class _Named(Protocol):
-    """What every judge offers."""
+    """The interface that all judges share."""
 
     @property
     def name(self) -> str:
         """Short name, unique among the judges of a project."""
 
     def provenance(self) -> JudgeProvenance:
-        """Return what the scores depend on."""
+        """Return the facts that the scores depend on."""
 
 
 @runtime_checkable
 class TextJudge(_Named, Protocol):
-    """A judge that reads a rendered trajectory and nothing else."""
+    """A judge that reads only a rendered trajectory."""
 
     def score(self, texts: Sequence[str]) -> Scores:
         """Judge rendered trajectories; the score of a text does not depend on the others."""
@@ -92,10 +92,10 @@ class KnowingJudge(_Named, Protocol):
     """A judge of features that are computed once for all judges of a kind."""
 
     def knows(self, features: Any) -> bool:
-        """Whether features hold all that the judge reads of a run."""
+        """Whether the features contain everything that the judge reads of a run."""
 
     def decided(self, features: Any) -> Scores:
-        """Judge runs by their features, which it knows."""
+        """Judge runs by their features, which must be known."""
 
 
 Judge = TextJudge | RunJudge
@@ -133,7 +133,7 @@ def score_table(
 
 
 def judge_auroc(table: pd.DataFrame) -> float | None:
-    """AUROC of the scored, labelled rows of a score table; None where they have one outcome."""
+    """AUROC of the scored, labelled rows of a score table; None if they have one outcome."""
     labelled = table[table["outcome"].notna()]
     area = auroc(
         labelled["score"].to_numpy(dtype=np.float64), labelled["outcome"].to_numpy(dtype=np.float64)

@@ -1,8 +1,9 @@
 """Canaries: copies of failed runs that claim success at their end, scored beside the real ones.
 
-The *lift* of a text is the share of copied runs that it lifts over the median of the successful
-runs, as their last observation. The runs are of the splits that certify the judge, which it never
-saw. Their copies enter no score table, certificate or decision, and nothing is chosen by them.
+Each text is added to copies of failed runs as their last observation. Its *lift* is the share of
+copies that then score above the median of the successful runs. The runs come from the splits that
+certify the judge, which it never saw. Their copies enter no score table, certificate or decision,
+and are not used for any choice.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ class WeighsWords(Protocol):
     """A judge with weights of words."""
 
     def success_words(self) -> str:
-        """Return the words that it takes for success, the strongest first."""
+        """Return the words that count most for success, the strongest first."""
 
 
 class CanaryReport(Document):
-    """How far texts that speak to a judge lift failed runs."""
+    """How far texts addressed to a judge lift the scores of failed runs."""
 
     TITLE = "canary report"
     SCHEMA = "certify_assets/canary/1"
@@ -67,7 +68,7 @@ class CanaryReport(Document):
 
     @property
     def worst(self) -> tuple[str, float] | None:
-        """Return the text that lifts most, with its lift; None where nothing was scored."""
+        """Return the text of largest lift, with the lift; None if nothing was scored."""
         return max(self.lifts.items(), key=lambda item: item[1]) if self.lifts else None
 
     def sentence(self) -> str:
@@ -113,7 +114,7 @@ def score_canaries(
 
 
 def _drawn(runs: pd.DataFrame, number: int) -> pd.DataFrame:
-    """Draw runs, the same ones for any order of the table."""
+    """Draw runs; the draw does not depend on the order of the table."""
     order = np.argsort([sha256_bytes(str(name).encode()) for name in runs["trajectory_id"]])
     return runs.iloc[order[:number]]
 
@@ -121,7 +122,7 @@ def _drawn(runs: pd.DataFrame, number: int) -> pd.DataFrame:
 def _lifts(
     judge: StoredJudge, model: Judge, copied: pd.DataFrame, median: float
 ) -> dict[str, float]:
-    """Return the share of runs that each text lifts to the median or over it."""
+    """Return the share of runs that each text lifts to the median or above."""
     import pandas as pd
 
     words, renderer = _known_words(judge, model), judge.renderer
@@ -145,7 +146,7 @@ def spoken_to(runs: pd.DataFrame, text: str) -> pd.DataFrame:
 
 
 def _known_words(judge: StoredJudge, model: Judge) -> str:
-    """Return what somebody knows who has the judge's weights, or runs of SFT with outcomes."""
+    """Return the words known to an attacker with the judge's weights, or with labelled SFT runs."""
     if isinstance(model, WeighsWords):
         return model.success_words()
     known = _drawn(labelled(judge.corpus.split("sft")), _ENOUGH)

@@ -1,7 +1,7 @@
 """CertHarvest (Algorithm 2 of the paper): self-training filtered by a certificate.
 
-What a round may see is cut here as well: halves of CAL, a pool without outcomes, training rows that
-hold no task kept for certifying.
+This module also prepares the data of a round: halves of CAL, a pool without outcomes, and training
+rows without tasks that certify.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ J = TypeVar("J")
 
 @dataclass(frozen=True, eq=False)
 class Gate:
-    """Whether, and below which score, pseudo-labels may be taken."""
+    """Whether pseudo-labels may be taken, and below which score."""
 
     open: bool
     # the sentence that a skipped asset shows
@@ -52,7 +52,7 @@ class Gate:
     needed: int
 
     def region(self, scores: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return which rows are inside the certified region, never an unscored one."""
+        """Return which rows are inside the certified region; unscored rows never are."""
         if not self.open:
             return np.zeros(scores.size, dtype=bool)
         return np.asarray(decide(self.certificate, scores).decisions == self.certificate.side)
@@ -85,7 +85,7 @@ class Harvest(Generic[J]):
 
     @property
     def reason(self) -> str:
-        """Say what the gate let through, and why nothing."""
+        """Say how many runs the gate let through, or why none."""
         if self.gate.open and not self.taken.any():
             return "the certified region holds no run of the pool."
         return self.gate.reason
@@ -108,24 +108,24 @@ def certharvest(
         Labelled runs of half of CAL's tasks, and unlabelled runs, with the scores of the judge s₀
         in the column `score`.
     source : pandas.DataFrame
-        The runs with labels of reviewers that the judge learns from.
+        The runs with reviewers' labels that the judge learns from.
     fine_tune : callable
         Trains a judge from its base on labelled runs.
     settings : Settings
         Budget α, side and procedure of the certificate of half A.
     manifest : SplitManifest
-        Says which tasks certify and audit.
+        Names the tasks that certify and audit.
 
     Returns
     -------
     Harvest
-        With the judge s₁, to be certified on half B of CAL and audited on TEST, or with None where
-        nothing was harvested.
+        With the judge s₁, to certify on half B of CAL and audit on TEST, or with None if nothing
+        was harvested.
 
     Raises
     ------
     LeakError
-        If a run of the pool is of a task that certifies or audits.
+        If a run of the pool belongs to a task that certifies or audits.
     """
     gate = open_gate(half_a, settings)
     taken = gate.region(pool["score"].to_numpy(np.float64))
@@ -136,7 +136,7 @@ def certharvest(
 
 
 def open_gate(half_a: pd.DataFrame, settings: Settings) -> Gate:
-    """Certify half A and say whether there may be a harvest."""
+    """Certify half A and decide whether a harvest is allowed."""
     certificate = Certifier.of(*columns(half_a)).issue(settings)
     tasks, needed = int(half_a["task_id"].nunique()), fewest_tasks(settings)
     if tasks < needed:
@@ -157,11 +157,11 @@ def fewest_tasks(settings: Settings) -> int:
 
 
 def halves(cal: pd.DataFrame, seed: int = HALVES_SEED) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Cut CAL by task: half A sets the threshold of the harvest, half B certifies its judge."""
+    """Split CAL by task: half A sets the threshold of the harvest, half B certifies its judge."""
     # half A is the smaller one of an odd number of tasks
     names = sorted({str(task) for task in cal["task_id"]})
     if len(names) < 2:
-        raise InputError(f"CAL has {len(names)} task; halves of it need at least 2.")
+        raise InputError(f"CAL has {len(names)} task; two halves need at least 2.")
     order = np.random.default_rng([seed, len(names)]).permutation(len(names))
     chosen = {names[place] for place in order[: len(names) // 2]}
     first = cal["task_id"].astype(str).isin(chosen)
@@ -169,7 +169,7 @@ def halves(cal: pd.DataFrame, seed: int = HALVES_SEED) -> tuple[pd.DataFrame, pd
 
 
 def withhold(frame: pd.DataFrame) -> tuple[pd.DataFrame, NDArray[np.int8]]:
-    """Return labelled runs as a pool without outcomes, and the outcomes to report errors by."""
+    """Return labelled runs as a pool without outcomes, and the outcomes for reports of errors."""
     labelled = frame[frame["outcome"].notna()].reset_index(drop=True)
     if labelled.empty:
         raise InputError(
@@ -203,14 +203,14 @@ def refuse_held_out(
         raise LeakError(
             f"{len(found)} {what} rows are of tasks that certify or audit, the first being "
             f"{row['trajectory_id']!r} of task {row['task_id']!r} in "
-            f"{manifest.assignment[row['task_id']].upper()}; train on tasks of SFT and RL alone."
+            f"{manifest.assignment[row['task_id']].upper()}; train only on tasks of SFT and RL."
         )
 
 
 def contamination(
     harvest: Harvest[Any], pool: pd.DataFrame, withheld: NDArray[np.int8]
 ) -> dict[str, Any]:
-    """Compare pseudo-labels with the withheld outcomes: to be reported, never used."""
+    """Compare pseudo-labels with the withheld outcomes, only for reports."""
     scores, taken = pool["score"].to_numpy(np.float64), harvest.taken
     tasks = pool["task_id"].to_numpy(object)
     found: dict[str, Any] = {"contamination": None, "lower_bound": None, "verdict": None}

@@ -1,4 +1,4 @@
-"""What users write of a judge in judges.yaml: its settings, and a sentence where one is wrong."""
+"""Judges in judges.yaml as users write them: their settings, and an error for a wrong one."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ E = TypeVar("E", bound="Entry")
 
 
 class Entry(BaseModel):
-    """Settings that a user writes: every one has its type, and there is no other."""
+    """Settings that a user writes, each with its type; unknown settings are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class PromptEntry(Entry):
-    """Parts of the auditor's prompt in other words."""
+    """Parts of the auditor's prompt that a user replaces."""
 
     system: str = ""
     opening: str = ""
@@ -46,7 +46,7 @@ class PromptEntry(Entry):
 
 
 class NamedEntry(Entry):
-    """What every judge of the document says."""
+    """Settings of every judge of the document."""
 
     #: setting that may be a folder next to the document; empty where none may
     folder: ClassVar[str] = ""
@@ -59,7 +59,7 @@ class NamedEntry(Entry):
 
 
 class ReadingEntry(NamedEntry):
-    """A judge that says how much of a run it reads."""
+    """A judge with settings for how much of a run it reads."""
 
     chars: Annotated[int, Field(ge=LEAST_CHARS)] | Literal["whole"] | None = Field(
         default=None, description="characters of a run that it reads, the middle is cut"
@@ -69,7 +69,7 @@ class ReadingEntry(NamedEntry):
     )
 
     def reading(self, usual: JudgeInput) -> JudgeInput:
-        """Return what it reads: the given settings in the place of the usual ones."""
+        """Return how much it reads: the given settings, and defaults for the others."""
         given: dict[str, Any] = {
             name: None if value == "whole" else value
             for name in ("chars", "step_chars")
@@ -94,12 +94,12 @@ class PromptedEntry(ReadingEntry):
     prompt: PromptEntry = PromptEntry()
 
     def asked(self, usual: AuditorPrompt) -> AuditorPrompt:
-        """Return the prompt with the given parts in other words."""
+        """Return the prompt with the given parts replaced."""
         return usual.replace(**self.prompt.model_dump(exclude_unset=True))
 
 
 class CausalEntry(PromptedEntry):
-    """A language model of this machine."""
+    """A language model on this machine."""
 
     folder = "model"
 
@@ -124,7 +124,7 @@ class CausalEntry(PromptedEntry):
         known = known_model(self.model)
         if not (known.folder or self.revision or Path(self.model).is_absolute()):
             raise InputError(
-                f"the model {self.model} is no folder next to judges.yaml and has no revision; "
+                f"the model {self.model} is not a folder next to judges.yaml and has no revision; "
                 "give the path of a folder, or the commit of the hub repository as revision."
             )
         reading = self.reading(known.reading).replace(
@@ -145,7 +145,7 @@ class TunedEntry(CausalEntry):
     learning_rate: float | None = Field(default=None, gt=0, le=1, description="of fine-tuning")
 
     def usual(self) -> Recipe:
-        """How the model is trained where nothing is written of it."""
+        """The default settings of training."""
         return known_model(self.model).recipe
 
     def specification(self) -> dict[str, Any]:
@@ -156,7 +156,7 @@ class TunedEntry(CausalEntry):
 
 
 def validated(entry: Any, kind: type[E]) -> E:
-    """Read the settings of a judge; a sentence on the first that is wrong."""
+    """Read the settings of a judge; the error names the first wrong one."""
     # a setting without a value is one that was not written
     written = {str(name): value for name, value in entry.items() if value is not None}
     try:
@@ -166,7 +166,7 @@ def validated(entry: Any, kind: type[E]) -> E:
 
 
 def _sentence(error: Any, kind: type[Entry]) -> str:
-    """Return what is wrong with a judge, with the setting and the remedy."""
+    """Return a sentence with the fault, the setting and the remedy."""
     # without the places in lists
     path = [part for part in error["loc"] if isinstance(part, str) and part not in _UNION]
     name = ".".join(path)[:60]
@@ -174,7 +174,7 @@ def _sentence(error: Any, kind: type[Entry]) -> str:
         return f"it has no {name}; give one."
     if error["type"] == "extra_forbidden":
         known = f"; it has {', '.join(sorted(kind.model_fields))}" if len(path) == 1 else ""
-        return f"a judge of its family has no setting {name!r}{known}; take it out."
+        return f"a judge of its family has no setting {name!r}{known}; remove it."
     hint = (
         " (texts like yes and no need quotes, and numbers have none: 2.0e-4, not 2e-4)"
         if error["type"] == "string_type" or isinstance(error["input"], str)

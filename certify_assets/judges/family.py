@@ -51,7 +51,7 @@ class JudgeFamily(Catalogued, ABC):
     def load(
         self, judge: StoredJudge, *, expected_sha256: str, resume: bool, replay: bool
     ) -> Judge:
-        """Load the trained judge; refuse another than the expected one."""
+        """Load the trained judge; refuse any but the expected one."""
         # resume: take up the scores that a killed run left, where the family keeps them
         # replay: repeat kept answers instead of asking a server, where the family keeps them
         raise NotImplementedError
@@ -68,43 +68,43 @@ class JudgeFamily(Catalogued, ABC):
         return model
 
     def fingerprint(self, judge: StoredJudge, record: JudgeRecord) -> str:
-        """Hash the stored files as training did, without loading the judge; empty without files."""
+        """Hash the stored files as in training, without loading the judge; empty without files."""
         return files_sha256(judge.store, judge.key("adapter"))
 
     def prompt_sha256(self, judge: StoredJudge, record: JudgeRecord) -> str:
-        """Hash of the question that a language model is asked; empty for a judge asked none."""
+        """Hash of a language model's question; empty for a judge without a question."""
         return ""
 
     def describe(self, record: JudgeRecord) -> str:
-        """Return what a judge was trained on, in one line."""
+        """Describe the training data of a judge in one line."""
         weight = record.success_weight
         runs = f"{record.sft_trajectories} runs of {record.sft_tasks} SFT tasks"
         return runs if weight is None else f"success weight {weight:g}, {runs}"
 
     def provenance(self, record: JudgeRecord) -> dict[str, str]:
-        """Return what certificates of a judge say of its training beyond the hashes."""
+        """Return the facts about training that certificates carry besides the hashes."""
         return {}
 
     def bill(self, model: Judge) -> Bill | None:
-        """Return what the scores of a loaded judge cost; None where they cost nothing."""
+        """Return the cost of a loaded judge's scores; None if they cost nothing."""
         return None
 
     def features(self, judge: StoredJudge, model: Judge, runs: pd.DataFrame) -> Any:
-        """Return what a loaded judge reads of runs of the corpus, if that is known; else None."""
+        """Return the known features that a loaded judge reads of runs of the corpus, or None."""
         return None
 
     def no_sources(self, judge: StoredJudge) -> str:
-        """Return why other corpora give nothing to train on; empty where they do."""
+        """Return why other corpora give no training rows; empty if they do."""
         return ""
 
 
 def maker_of(judge: StoredJudge) -> JudgeFamily:
-    """Return the family whose judges the training of a judge makes: its own, or its recipe's."""
+    """Return the family of the trained judge: its own, or that of its recipe."""
     return cast("JudgeFamily", family_of(judge.spec.maker))
 
 
 class FileFamily(JudgeFamily):
-    """A family whose judges are their files, trained in seconds."""
+    """A family whose judges consist of files and are trained in seconds."""
 
     kind: ClassVar[type[FileJudge]]
 
@@ -112,14 +112,14 @@ class FileFamily(JudgeFamily):
     def fitted(
         self, rows: pd.DataFrame, reading: JudgeInput, *, seed: int, known: KnownRuns | None = None
     ) -> FileJudge:
-        """Train on what is read of the labelled rows of a table, or is known of them."""
+        """Train on the labelled rows of a table, or on their known features."""
 
     def known(self, corpus: Corpus, reading: JudgeInput) -> KnownRuns | None:
-        """Return what retrainable judges read of the runs of a corpus, computed once for all."""
+        """Return the features of a corpus's runs for retrainable judges, computed once for all."""
         return None
 
     def features(self, judge: StoredJudge, model: Judge, runs: pd.DataFrame) -> Any:
-        """Return what a loaded judge reads of runs of the corpus, if that is known; else None."""
+        """Return the known features that a loaded judge reads of runs of the corpus, or None."""
         known = self.known(judge.corpus, judge.reading) if judge.spec.retrainable else None
         if known is None or not (isinstance(model, Refittable) and model.knows(known.features)):
             return None
@@ -140,7 +140,7 @@ class FileFamily(JudgeFamily):
         Parameters
         ----------
         judge : StoredJudge
-            The judge, which is trained.
+            The trained judge.
         runs : DataFrame
             Trajectories, to which the places of the folds belong.
         folds : sequence of Fold
@@ -171,9 +171,9 @@ class FileFamily(JudgeFamily):
 def certify_candidates(
     tables: Mapping[str, pd.DataFrame], config: CorpusConfig
 ) -> list[CandidateScore]:
-    """Certify every candidate on its scores of CAL, at δ over their number.
+    """Certify every candidate on its scores of CAL, at δ divided by their number.
 
-    The budget is the smallest at which one of them certifies anything, else the largest.
+    The budget is the smallest at which any candidate certifies, or else the largest.
     """
     # A certificate holds for a judge that was fixed before its outcomes were read. The best of
     # several on one table is a maximum: certified there at δ it breaks its promise more often than

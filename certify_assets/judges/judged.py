@@ -38,7 +38,7 @@ _CAL_ALONE = ("cal",)
 
 
 class StageFigures(TypedDict):
-    """What training or scoring took."""
+    """Time and memory of training or scoring."""
 
     # of all threads of the process
     cpu_seconds: float
@@ -48,7 +48,7 @@ class StageFigures(TypedDict):
 
 
 class Timings(Document):
-    """What the stages of a judge took, by stage."""
+    """Figures of a judge's stages, by stage."""
 
     TITLE = "timings of a judge"
     SCHEMA = "certify_assets/timings/1"
@@ -58,7 +58,7 @@ class Timings(Document):
 
 @dataclass(frozen=True)
 class JudgedCorpus(StoredJudge):
-    """One judge on one corpus, as one operation sees and changes them."""
+    """One judge on one corpus, as one operation reads and changes them."""
 
     @property
     def family(self) -> JudgeFamily:
@@ -67,7 +67,7 @@ class JudgedCorpus(StoredJudge):
 
     @property
     def maker(self) -> JudgeFamily:
-        """Family whose judges its training makes: its own, or that of its recipe."""
+        """Family of the trained judge: its own, or that of its recipe."""
         return maker_of(self)
 
     def train(self, *, report: Report = silent) -> JudgeRecord:
@@ -142,7 +142,7 @@ class JudgedCorpus(StoredJudge):
         return table
 
     def _splits_to_certify(self) -> tuple[str, ...]:
-        """Return the splits that are to certify the judge with the scores of now."""
+        """Return the splits that will certify the judge with its new scores."""
         known, manifest = self.scored, self.corpus.manifest
         if self.corpus.config.rl_labels == "choose":
             return _CAL_ALONE
@@ -159,7 +159,7 @@ class JudgedCorpus(StoredJudge):
         return tuple(split for split in self.spec.calibration_splits if manifest.tasks[split])
 
     def _named(self, table: pd.DataFrame, splits: Sequence[str]) -> NDArray[np.object_]:
-        """Return the split of each row as the score table names it."""
+        """Return the split of each row, as named in the score table."""
         names: NDArray[np.object_] = table["split"].to_numpy(object, copy=True)
         inside, labelled = table["split"].isin(splits), table["outcome"].notna()
         certifying = self.spec.calibration_rows(table[inside & labelled])["trajectory_id"]
@@ -171,7 +171,7 @@ class JudgedCorpus(StoredJudge):
     def score_runs(
         self, frame: pd.DataFrame, *, report: Report = silent
     ) -> tuple[pd.DataFrame, Bill | None]:
-        """Score new trajectories and store nothing; return the table and the bill of a server."""
+        """Score new trajectories without storing them; return the table and a server's bill."""
         family, progress = self.maker, reported(report, "scoring new runs")
         model = family.prepared(self, self.load(), progress=progress)
         table = score_table(model, frame, self.renderer)
@@ -179,7 +179,7 @@ class JudgedCorpus(StoredJudge):
         now, before = (list(one["models"]) if one else [] for one in (bill, then))
         if now and before and now != before:
             raise StaleCertificateError(
-                f"the server of {self} answers as {now[0]} now and answered as {before[0]} when "
+                f"the server of {self} now answers as {now[0]}, but answered as {before[0]} when "
                 f"{self.corpus} was scored; materialize judges/{self}/scores and its certificate "
                 "again."
             )
@@ -195,7 +195,7 @@ class JudgedCorpus(StoredJudge):
 
     @property
     def canaries(self) -> CanaryReport | None:
-        """How far texts talk the judge into success; None where nothing says so of these scores."""
+        """The lift of persuasive texts for the stored scores; None if it was not measured."""
         if not self.store.exists(self.key("canary.json")):
             return None
         found = CanaryReport.from_dict(self.read("canary.json"))
@@ -204,7 +204,7 @@ class JudgedCorpus(StoredJudge):
 
     @contextmanager
     def _timed(self, stage: str, work: str) -> Iterator[Callable[[int], None]]:
-        """Measure a stage, which says how many rows it took; one that fails stores no figures."""
+        """Measure a stage, which reports its number of rows; a failed one stores no figures."""
         # work: folder of what a killed run leaves
         rows: list[int] = []
         continued = self.store.keeps_work(self.key(work))

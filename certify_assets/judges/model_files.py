@@ -19,7 +19,7 @@ from certify_assets.judges.base import JudgeProvenance, KnowingJudge
 
 
 class Fold(NamedTuple):
-    """Places of training rows: those of most tasks, and those of the tasks held out."""
+    """Places of training rows: of most tasks, and of the tasks held out."""
 
     known: NDArray[np.int64]
     held: NDArray[np.int64]
@@ -27,7 +27,7 @@ class Fold(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class KnownRuns:
-    """What judges of one kind read of the runs of a corpus, computed once for all of them."""
+    """The features of a corpus's runs for judges of one kind, computed once for all."""
 
     # row of a run, by its id
     rows: Mapping[str, int]
@@ -40,20 +40,20 @@ class KnownRuns:
         return cls({name: row for row, name in enumerate(names)}, features)
 
     def of(self, names: Iterable[str]) -> Any:
-        """Return what is read of runs of the corpus, by their ids."""
+        """Return the features of runs of the corpus, by their ids."""
         return self.features[np.array([self.rows[name] for name in names], int)]
 
 
 @runtime_checkable
 class Refittable(KnowingJudge, Protocol):
-    """A judge whose features train judges of any of the runs."""
+    """A judge whose features can train judges on any of the runs."""
 
     def refitted(self, features: Any, labels: NDArray[np.int64]) -> Self:
-        """Train a judge of the same settings on other runs."""
+        """Train a judge with the same settings on other runs."""
 
 
 class FileJudge(ABC):
-    """A judge that is its files: what they hold decides every score."""
+    """A judge that consists of files; their content decides every score."""
 
     FILES: ClassVar[tuple[str, ...]]
     ENGINE: ClassVar[str]
@@ -70,7 +70,7 @@ class FileJudge(ABC):
     @classmethod
     @abstractmethod
     def parsed(cls, files: Mapping[str, bytes]) -> Self:
-        """Read the judge from files whose hash was compared."""
+        """Read the judge from files whose hash has been checked."""
 
     def made(self, renderer_sha256: str, settings: Mapping[str, Any]) -> JudgeProvenance:
         """Return the provenance of a judge with these settings."""
@@ -96,7 +96,7 @@ class FileJudge(ABC):
 
     @classmethod
     def load(cls, folder: Path, *, expected_sha256: str) -> Self:
-        """Read a judge that `save` wrote; refuse another than the expected one."""
+        """Read a judge that `save` wrote; refuse any but the expected one."""
         files = {name: (folder / name).read_bytes() for name in cls.FILES}
         found = _hash(files)
         if found != expected_sha256:
@@ -109,7 +109,7 @@ class FileJudge(ABC):
 
 @dataclass(frozen=True, eq=False)
 class ArrayJudge(FileJudge):
-    """A judge that is one document and some arrays; `FILES` names theirs, the arrays' first."""
+    """A judge of some arrays and one document; `FILES` names their files in this order."""
 
     ABOUT: ClassVar[type[Document]]
 
@@ -137,7 +137,7 @@ def _hash(files: Mapping[str, bytes]) -> str:
 
 
 def training_labels(outcomes: ArrayLike) -> NDArray[np.int64]:
-    """Return the outcomes of training runs; refuse those of one kind."""
+    """Return the outcomes of training runs; refuse runs with one outcome only."""
     labels = np.asarray(outcomes, dtype=np.int64)
     if np.unique(labels).size < 2:
         raise InputError(

@@ -1,12 +1,13 @@
-"""The platform's pool: scores and sizes of every task of a corpus that certifies nothing.
+"""The pool of the platform: scores and sizes of the tasks that do not certify the judge.
 
-`pseudo_task` takes how unequal tasks are in size from the calibration rows and from these. The rule
-is fixed: every task that is not among the calibration rows, scored by a judge that did not train on
-it. Tasks of which such scores would take longer than seconds are left out, and the document says
-how many and why. No outcome of the pool is read, and that scores of TEST went in is in the ledger.
+`pseudo_task` measures how unequal tasks are in size on the calibration rows and on the pool. The
+rule is fixed: the pool is every task that is not among the calibration rows, scored by a judge that
+did not train on it. Tasks whose scores would take longer than seconds are left out, and the
+document says how many and why. No outcome of the pool is read, and the ledger records that scores
+of TEST are used.
 
-A pool is made with the scores of its judge, and certificates only read it. It is in their document
-as well, so that they are recomputed with it whatever is delivered later.
+A pool is made with the scores of its judge, and certificates only read it. Their document contains
+it, so that later deliveries do not change what they are recomputed with.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class PoolPart:
 
     @property
     def words(self) -> str:
-        """Tasks and runs, or what is left out."""
+        """The numbers of tasks and runs, or what was left out."""
         name = self.name.upper()
         taken = f"{len(self.scores)} of {name} ({self.runs} runs{_WORDS.get(self.scored_by, '')})"
         lost = f"{self.left_out} of {name} left out: {self.reason.rstrip('.')}"
@@ -66,7 +67,7 @@ class PoolPart:
 
 
 class StoredPool(Document):
-    """A pool with where its tasks come from, as it is stored."""
+    """A stored pool, with the origins of its tasks."""
 
     TITLE = "stored pool"
     SCHEMA = "certify_assets/pool/1"
@@ -94,7 +95,7 @@ class StoredPool(Document):
 
     @property
     def sentence(self) -> str:
-        """Say in one line from what the size ratio comes, and what is left out."""
+        """Say in one line which tasks the size ratio is measured on, and which are left out."""
         taken = [part for part in self.parts if part.scores]
         tasks, runs = sum(len(part.scores) for part in taken), sum(part.runs for part in taken)
         said = "; ".join(part.words for part in self.parts if part.words)
@@ -108,7 +109,7 @@ class StoredPool(Document):
 
     @property
     def provenance(self) -> dict[str, str]:
-        """What certificates with the pool name beyond its rows."""
+        """The facts about a pool that certificates name besides its rows."""
         return {} if self.pool is None else {PROVENANCE: self.sha256}
 
     def without(self, tasks: set[str]) -> StoredPool:
@@ -123,7 +124,7 @@ class StoredPool(Document):
 
     @classmethod
     def is_file(cls, path: Path) -> bool:
-        """Whether a file is a stored pool, and no score table."""
+        """Whether a file is a stored pool, not a score table."""
         return path.suffix == ".json" and cls.SCHEMA.encode() in path.read_bytes()
 
 
@@ -149,7 +150,7 @@ def pool_part(name: str, tasks: Sequence[str], scores: NDArray[np.float64], by: 
 
 
 def stored_pool(judge: StoredJudge) -> StoredPool:
-    """Return the pool that was stored with the scores of a judge; refuse that of another."""
+    """Return the pool that was stored with a judge's scores; refuse that of another judge."""
     document = judge.read("pool.json")
     if not document:
         raise StaleCertificateError(
@@ -174,15 +175,15 @@ def document_of(certificates: Sequence[Certificate], pool: StoredPool | None) ->
 def pool_in(
     document: Mapping[str, Any], certificates: Sequence[Certificate], whose: str
 ) -> StoredPool | None:
-    """Return the pool that certificates name, from their document; refuse another one."""
+    """Return the pool that certificates name, from their document; refuse any other."""
     named = {item.provenance.get(PROVENANCE) for item in certificates if "pool" in item.inputs}
     if not named:
         return None
     found = StoredPool.from_dict(document.get("pool"))
     if named != {*found.provenance.values()}:
         raise IntegrityError(
-            f"the document of the certificates of {whose} holds another pool than the one that "
-            "they name; certify again."
+            f"the document of the certificates of {whose} holds a pool that they do not name; "
+            "certify again."
         )
     return found
 

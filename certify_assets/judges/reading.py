@@ -1,4 +1,4 @@
-"""What a judge reads of a run: characters of its text, tokens of its prompt, and the question."""
+"""How much a judge reads of a run: characters of text, tokens of a prompt; and its question."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNSAID = {"tokens": None, "prompt": AuditorPrompt()}
 
 
 class JudgeInput(Document):
-    """What a judge reads of a run; by default what judges of words read."""
+    """How much a judge reads of a run; the defaults are those of judges of words."""
 
     TITLE = "reading of a judge"
     REFUSAL = IntegrityError
@@ -41,7 +41,7 @@ class JudgeInput(Document):
         return {name: value for name, value in dump(self).items() if name not in usual}
 
     def describe(self) -> str:
-        """Return what is read, in a few words."""
+        """Describe it in a few words."""
         run = "whole runs" if self.chars is None else f"{self.chars:,} characters of a run"
         step = "" if self.step_chars is None else f", {self.step_chars:,} of a step's part"
         tokens = f", {self.tokens:,} tokens of a prompt" if self.tokens else ""

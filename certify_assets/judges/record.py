@@ -1,4 +1,4 @@
-"""The record of a trained judge, and the files that stand beside it."""
+"""The record of a trained judge, and the files stored with it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Savable(Protocol):
-    """A model that is kept as files."""
+    """A model that can be saved as files."""
 
     def save(self, folder: Path) -> object:
         """Write the files into a folder."""
@@ -40,7 +40,7 @@ class CandidateScore(TypedDict):
 
 
 class JudgeRecord(Document):
-    """What a judge was trained on; further keys are those of its family."""
+    """The training of a judge; further keys are those of its family."""
 
     model_config = ConfigDict(**{**CLOSED, "extra": "allow"}, frozen=True)
 
@@ -75,17 +75,17 @@ class JudgeRecord(Document):
 
     @property
     def details(self) -> JsonObject:
-        """What its family records beyond the fields that all have."""
+        """The keys that its family records besides the common fields."""
         return self.model_extra or {}
 
     def detail(self, name: str) -> JsonObject:
-        """Return one of the details that is an object; empty where the family records none."""
+        """Return a detail that is an object; empty if the family does not record it."""
         found: JsonObject = self.details.get(name, {})
         return found
 
     @property
     def training_rows(self) -> int:
-        """Trajectories that the last stage of the training went through."""
+        """Trajectories that the last stage of the training read."""
         return int(self.detail("training").get("rl_trajectories", self.sft_trajectories))
 
 
@@ -116,7 +116,7 @@ def labelled(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def save_files(store: Store, prefix: str, model: Savable | Judge) -> str:
-    """Store a model's files below a key; return the hash of them all."""
+    """Store a model's files below a key; return their common hash."""
     with tempfile.TemporaryDirectory() as folder:
         model.save(Path(folder))  # type: ignore[union-attr]
         for path in sorted(Path(folder).iterdir()):
@@ -125,6 +125,6 @@ def save_files(store: Store, prefix: str, model: Savable | Judge) -> str:
 
 
 def files_sha256(store: Store, prefix: str) -> str:
-    """Hash the files directly below a key; empty where there are none."""
+    """Hash the files directly below a key; empty without files."""
     found = {name: store.sha256(f"{prefix}/{name}") for name in store.names(prefix)}
     return sha256_bytes(canonical_json(found)) if found else ""

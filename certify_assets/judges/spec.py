@@ -1,4 +1,4 @@
-"""What every judge is specified by; a family adds its own fields and answers."""
+"""The specification of judges; a family adds its own fields and methods."""
 
 # The specification class of a family derives from `JudgeSpec` with a literal ``family``, so the
 # specifications form a union tagged by that field.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class JudgeSpec(BaseModel):
-    """A judge: what every family knows of it."""
+    """A judge, with the fields that all families share."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
@@ -61,7 +61,7 @@ class JudgeSpec(BaseModel):
 
     @property
     def summary(self) -> str:
-        """One sentence for lists and asset pages: what its class says of itself."""
+        """One sentence for lists and asset pages, from the class's docstring."""
         return " ".join((inspect.getdoc(type(self)) or "").split())
 
     @property
@@ -71,32 +71,32 @@ class JudgeSpec(BaseModel):
 
     @property
     def maker(self) -> str:
-        """Family whose judges its training makes."""
+        """Family of the trained judge."""
         return self.family
 
     @property
     def group(self) -> str:
-        """Group of its assets, which jobs select by."""
+        """Group of its assets, by which jobs select them."""
         return self.family if self.everywhere else "baseline"
 
     @property
     def everywhere(self) -> bool:
-        """Whether every corpus gets it, where it is quick."""
+        """Whether every corpus gets it if it is quick."""
         return True
 
     @property
     def uses_language_model(self) -> bool:
-        """Whether it trains or reads a language model on this machine, minutes for seconds."""
+        """Whether it trains or runs a language model on this machine, which takes minutes."""
         return bool(self.model) and not self.hosted
 
     @property
     def reads_compact(self) -> bool:
-        """Whether its language model is the one that the package builds and ships."""
+        """Whether its language model is the one that the package ships."""
         return known_model(self.model).shipped
 
     @property
     def quick(self) -> bool:
-        """Whether it needs seconds and nothing but its corpus."""
+        """Whether it needs only seconds and its corpus."""
         return not (
             self.uses_language_model or self.needs_other_corpora or self.gated or self.hosted
         )
@@ -108,7 +108,7 @@ class JudgeSpec(BaseModel):
 
     @property
     def cost(self) -> str:
-        """What a corpus takes: money where a server scores, minutes or seconds of this machine."""
+        """The cost of a corpus: money for a server, or minutes or seconds of this machine."""
         return "money" if self.hosted else "minutes" if self.uses_language_model else "seconds"
 
     @property
@@ -118,53 +118,55 @@ class JudgeSpec(BaseModel):
 
     @property
     def candidates(self) -> int:
-        """Number of candidates that it is chosen among on CAL; its level is divided by it."""
+        """Number of candidates to choose from on CAL; its level is divided by this number."""
         return 1
 
     @property
     def chooses(self) -> bool:
-        """Whether it is chosen among candidates on CAL."""
+        """Whether it is chosen from candidates on CAL."""
         return self.candidates > 1
 
     @property
     def calibration_splits(self) -> tuple[str, ...]:
-        """Splits whose labels may certify it: RL and CAL, without those that it learned from."""
+        """Splits whose labels may certify it: RL and CAL, unless it learned from them."""
         # what chose features, weights, steps or pseudo-labels was learned from as well. A choice
         # among `candidates` on CAL is paid for in the level, so it takes no split away.
         return tuple(split for split in CERTIFYING if split not in self.training_splits)
 
     def calibration_name(self, splits: Sequence[str]) -> str:
-        """Return how certificates name the rows of some splits that certify it."""
+        """Return the name that certificates give to its certifying rows of some splits."""
         return " and ".join(splits)
 
     def calibration_rows(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Return those of the labelled rows of its calibration splits that certify it."""
+        """Return the labelled rows of its calibration splits that certify it."""
         return rows
 
     def resolved(self, known: Mapping[str, JudgeSpec]) -> JudgeSpec:
-        """Return it with what it takes from the judge that it starts from, if from any."""
+        """Return it with the settings inherited from the judge that it starts from."""
         return self
 
     def registration(self) -> JsonObject:
-        """Return what is registered before TEST is read; by default all that defines the judge."""
+        """Return the facts to register before TEST is read; by default the whole specification."""
         # what it reads is the record's: see `StoredJudge.registration`
         unsaid = {"name", "seed", "reading", *({} if self.recipe else {"recipe"})}
         return self.model_dump(mode="json", exclude=unsaid)
 
     def changed_since(self, then: Mapping[str, object]) -> str:
-        """Name what an earlier registration of it has otherwise; empty for nothing."""
+        """Name the settings that differ from an earlier registration; empty if none do."""
         now = self.registration()
         return next((name for name in {**then, **now} if then.get(name) != now.get(name)), "")
 
     def require_current(self, corpus: Corpus, record: JudgeRecord) -> None:
-        """Refuse a record whose sources are others now; splits, renderer and starts are seen to."""
+        """Refuse a record whose other sources have changed; splits, renderer and start are checked
+        elsewhere.
+        """
 
     def require_present(self, corpus: Corpus) -> None:
-        """Say why there is no record, where the family knows a reason."""
+        """Refuse a missing record with the family's reason, if it has one."""
 
 
 class DerivedSpec(JudgeSpec):
-    """A judge that is trained by the recipe of another: fine-tuned, or lexical."""
+    """A judge that is trained by another's recipe: fine-tuned, or lexical."""
 
     library = "scikitlearn"
 
@@ -175,7 +177,7 @@ class DerivedSpec(JudgeSpec):
 
 
 class CausalSpec(JudgeSpec):
-    """A language model of this machine, read at the verdict's place."""
+    """A language model on this machine, read at the position of the verdict."""
 
     @property
     def group(self) -> str:

@@ -1,4 +1,4 @@
-"""The catalogue of judges: those that the families declare, and those of judges.yaml."""
+"""The catalogue of judges: those declared by families, and those of judges.yaml."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 class Catalogued:
-    """What the catalogue knows of a family; how its judges are made, `JudgeFamily` adds."""
+    """The catalogue's view of a family; `JudgeFamily` adds how its judges are made."""
 
     #: place of its judges in lists; the shipped families come first
     position: ClassVar[int] = 90
@@ -79,7 +79,7 @@ def judge_family(name: str) -> Callable[[type[_Family]], type[_Family]]:
 
 @cache
 def families() -> Mapping[str, Catalogued]:
-    """Return the families by their tag, in the order of lists; a broken module adds none."""
+    """Return the families by tag, in the order of lists, without those of broken modules."""
     package = importlib.import_module("certify_assets.judges.families")
     for module in pkgutil.iter_modules(package.__path__):
         name = f"{package.__name__}.{module.name}"
@@ -90,14 +90,14 @@ def families() -> Mapping[str, Catalogued]:
                 if type(family).__module__ == name:
                     del _FAMILIES[tag]
             _BROKEN[module.name] = (
-                f"the judge family {module.name} is missing, for its module cannot be imported "
+                f"the judge family {module.name} is missing, because its module cannot be imported "
                 f"({type(error).__name__}: {error}); correct the module."
             )
     return dict(sorted(_FAMILIES.items(), key=lambda item: item[1].position))
 
 
 def family_of(tag: str) -> Catalogued:
-    """Return the family of a tag; refuse one that there is none of, or whose module is broken."""
+    """Return the family of a tag; refuse an unknown tag, and one whose module is broken."""
     found = families().get(tag)
     if found is None:
         raise InputError(" ".join([f"there is no judge family {tag!r}.", *_BROKEN.values()]))
@@ -111,7 +111,7 @@ def platform_judges() -> dict[str, JudgeSpec]:
 
 
 def upstream(spec: JudgeSpec) -> str:
-    """Return the judge that comes before one: its start, or the base judge of its model, if any."""
+    """Return the judge that one is built on: its start, or the base judge of its model, if any."""
     if spec.start or not spec.uses_language_model or spec.untrained:
         return spec.start
     same = (
@@ -143,19 +143,19 @@ def __getattr__(name: str) -> Any:
 
 @dataclass(frozen=True)
 class ConfiguredJudges:
-    """What the user's document holds: usable judges in its order, and a sentence on each other."""
+    """The user's document: usable judges in its order, and a sentence on each unusable one."""
 
     judges: Mapping[str, JudgeSpec] = field(default_factory=dict)
     # of entries, and of families that are missing
     problems: Sequence[str] = ()
 
     def unknown(self, words: str, known: Iterable[str]) -> InputError:
-        """Return the error of a name that no judge has; its entry may be one that is wrong."""
+        """Return the error for a name without a judge; the entry of this name may be wrong."""
         return InputError(" ".join([f"{words} {', '.join(known)}.", *self.problems]))
 
 
 def judges(root: str | None = None) -> dict[str, JudgeSpec]:
-    """Return every judge: those of the platform, then those of the data root's judges.yaml."""
+    """Return all judges: those of the platform, then those of the data root's judges.yaml."""
     return platform_judges() | dict(configured_judges(root).judges)
 
 
@@ -177,7 +177,7 @@ def judge_spec(name: str, root: str | None = None) -> JudgeSpec:
 
 
 def configured_judges(root: str | None = None) -> ConfiguredJudges:
-    """Read judges.yaml of a data root, or what ``CERTIFY_JUDGES`` names; an error leaves others."""
+    """Read judges.yaml of a data root, or the file of ``CERTIFY_JUDGES``; skip wrong entries."""
     platform = platform_judges()
     problems, found = [*_BROKEN.values()], dict[str, JudgeSpec]()
     try:
@@ -222,7 +222,7 @@ def _name(entry: Any, taken: set[str]) -> str:
 
 
 def _spec(entry: Mapping[str, Any], where: str) -> JudgeSpec:
-    """Return the judge of an entry; without a family it is one behind a server."""
+    """Return the judge of an entry; without a family, it is behind a server."""
     known = {name: family for name, family in families().items() if family.entry}
     tag = entry.get("family") or "endpoint"
     family = known.get(tag) if isinstance(tag, str) else None

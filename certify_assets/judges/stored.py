@@ -1,4 +1,4 @@
-"""What is stored of a judge on a corpus: its record, its scores, and the rows that certify it."""
+"""The stored documents of a judge on a corpus: its record, scores, and certifying rows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def judge_file(judge: str, corpus: str, *parts: str) -> str:
 
 
 class ScoresRecord(Document):
-    """What the stored scores of a judge are of, and what they cost."""
+    """The record of stored scores: the judge, its inputs, and the cost."""
 
     TITLE = "record of scores"
     SCHEMA = "certify_assets/scores/1"
@@ -66,7 +66,7 @@ class ScoresRecord(Document):
 
 @dataclass(frozen=True)
 class StoredJudge:
-    """One judge on one corpus, as one operation sees what is stored of it."""
+    """One judge on one corpus, as stored, seen by one operation."""
 
     corpus: Corpus
     name: str
@@ -97,11 +97,11 @@ class StoredJudge:
         return self.given or judge_spec(self.name, self.store.root)
 
     def sibling(self, name: str) -> Self:
-        """Return another judge on the same corpus, as it is stored now, in the same operation."""
+        """Return another judge on the same corpus, as stored now, in the same operation."""
         return type(self)(self.corpus.current, name)
 
     def origin(self, name: str) -> Self:
-        """Return the judge that a training began with, as it was where it is pinned."""
+        """Return the judge that a training began with; if it is pinned, in the state of then."""
         return type(self)(self.corpus, name)
 
     def key(self, *parts: str) -> str:
@@ -109,7 +109,7 @@ class StoredJudge:
         return judge_file(self.name, self.corpus.name, *parts)
 
     def read(self, name: str) -> Any:
-        """Return a document of the judge on this corpus; an empty one where none is stored."""
+        """Return a document of the judge on this corpus; empty if it is not stored."""
         return self.store.read_json(self.key(name)) if self.store.exists(self.key(name)) else {}
 
     def artifact_files(self) -> AbstractContextManager[Path]:
@@ -122,7 +122,7 @@ class StoredJudge:
         return [self.key(name) for name in _DECIDING]
 
     def files(self) -> dict[str, str]:
-        """Return the SHA-256 of all that the judge's decisions and lineage depend on, by keys."""
+        """Return the SHA-256 of all files that the judge's decisions and lineage need, by key."""
         found, waiting = self.store.hashes([*self.corpus.areas, *self.areas]), [self]
         while waiting:
             judge = waiting.pop()
@@ -132,7 +132,7 @@ class StoredJudge:
         return found
 
     def pinned(self, files: Mapping[str, str]) -> Self:
-        """Return the judge and its corpus as they were when `files` gave these."""
+        """Return the judge and its corpus in the state in which `files` returned these."""
         names = {self.name, *(key.split("/")[1] for key in files if key.startswith("judges/"))}
         areas = [area for name in names for area in self.origin(name).areas]
         store = self.store.pinned(files, [*self.corpus.areas, *areas])
@@ -153,7 +153,7 @@ class StoredJudge:
     @property
     @remembered
     def artifact(self) -> JudgeRecord:
-        """Record of the trained judge; refuse one trained on other sources than the stored ones."""
+        """Record of the trained judge; refuse one whose sources are not the stored ones."""
         spec = self.spec
         if not self.is_trained:
             spec.require_present(self.corpus)
@@ -182,7 +182,7 @@ class StoredJudge:
         return record
 
     def require_trained(self) -> None:
-        """Refuse a judge that is not trained, or on other sources than the stored ones."""
+        """Refuse a judge that is not trained, or whose sources are not the stored ones."""
         _ = self.artifact
 
     def _require_settings(self, record: JudgeRecord) -> None:
@@ -213,7 +213,7 @@ class StoredJudge:
 
     @property
     def reading(self) -> JudgeInput:
-        """What the stored judge reads of a run, or would where none is trained."""
+        """How much the stored judge reads of a run, or would read if it were trained."""
         return self.stored_artifact.reads if self.is_trained else self.spec.reading
 
     @property
@@ -223,7 +223,9 @@ class StoredJudge:
 
     @property
     def registration(self) -> object:
-        """What is registered before TEST is read: the specification, and what is read of a run."""
+        """The facts to register before TEST is read: the specification, and how much of a run is
+        read.
+        """
         # that which the stored judge was trained by, where its record names it
         known = self.stored_artifact.registered if self.is_trained else None
         about, reading = known or self.spec.registration(), self.reading
@@ -232,7 +234,7 @@ class StoredJudge:
     def record(
         self, adapter_sha256: str, sft: pd.DataFrame | None = None, **family: Any
     ) -> JudgeRecord:
-        """Return the record of a training on what is stored now; counts are of its SFT rows."""
+        """Return the record of a training on the present files; its counts are of SFT rows."""
         spec, counts = self.spec, dict[str, int]()
         if sft is not None:
             known = labelled(sft)
@@ -253,7 +255,7 @@ class StoredJudge:
         )
 
     def training_run(self, name: str) -> str:
-        """Name the folder of a training: checkpoints of other settings do not stand in its way."""
+        """Name the folder of a training, so that checkpoints of other settings do not interfere."""
         spec = self.spec
         if spec == platform_judges().get(self.name):
             return name
@@ -268,19 +270,19 @@ class StoredJudge:
 
     @property
     def scored(self) -> ScoresRecord | None:
-        """Record of the stored scores, not checked; None where none are stored."""
+        """Record of the stored scores, not checked; None without scores."""
         found = self.read("scores.json")
         return ScoresRecord.from_dict(found) if found else None
 
     @property
     def bill(self) -> Bill | None:
-        """Counts, tokens, seconds and cost of the stored scores of a server; None for others."""
+        """Counts, tokens, seconds and cost of the stored scores of a server; otherwise None."""
         scored = self.scored
         return scored.bill if scored else None
 
     @property
     def unread(self) -> str:
-        """Say how many answers of its server could not be read; empty where all could."""
+        """Say how many answers of its server could not be read; empty if all could."""
         bill = self.bill
         if bill is None or not bill["unparsed_answers"]:
             return ""
@@ -320,7 +322,7 @@ class StoredJudge:
         return table
 
     def require_scores(self) -> None:
-        """Refuse a judge whose scores are missing, or not of what is stored now; see `scores`."""
+        """Refuse a judge whose scores are missing or outdated; see `scores`."""
         _ = self.scores
 
     def _require_labels(self, table: pd.DataFrame) -> None:
@@ -365,15 +367,16 @@ class StoredJudge:
         splits = self.calibration_splits
         if "rl" in splits and self.corpus.config.rl_labels == "choose":
             raise StaleCertificateError(
-                f"labels of RL choose the judge of {self.corpus} (rl_labels), and the scores of "
-                f"{self} are of a time when they certified; materialize judges/{self}/scores again."
+                f"labels of RL choose the judge of {self.corpus} (rl_labels), but the scores of "
+                f"{self} are from a time when they certified; materialize judges/{self}/scores "
+                "again."
             )
         rows = labelled(table[table["split"].isin(splits)])
         return self.spec.calibration_rows(rows), now, record
 
     @property
     def unlabelled_calibration(self) -> int:
-        """Number of runs that could certify and lack a label: somebody chose which have one."""
+        """Number of runs that could certify but have no label; people chose which have one."""
         table, dropped = self.scores[0], self.corpus.import_summary.dropped
         lacking = table["split"].isin(self.calibration_splits) & table["outcome"].isna()
         return int(lacking.sum()) + dropped.get("no_label", 0)

@@ -1,9 +1,9 @@
-"""Out-of-fold judges: for every task that a judge was trained on, one that never saw the task.
+"""Out-of-fold judges: for every task that a judge was trained on, a judge that never saw it.
 
-The training tasks are dealt into folds, and each fold has a judge of the same recipe, trained on
-the runs of all other folds. What is read of a run is computed once for all folds, and the scales of
-a combined judge stay those of all training runs. Scores of two folds come from two models.
-They serve batch certificates, which assume nothing of scores, and the task sizes of a pool.
+The training tasks are dealt into folds. Each fold has a judge of the same recipe, trained on the
+runs of all other folds. Features of a run are computed once for all folds, and a combined judge
+keeps the scales of all training runs. Scores of two folds come from two models. They are used for
+batch certificates, which assume nothing about scores, and for the task sizes of a pool.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def training_tasks(judge: StoredJudge) -> frozenset[str]:
 
 
 def why_no_folds(judge: StoredJudge) -> str:
-    """Return why a judge has no out-of-fold judges, in a sentence; empty where it has."""
+    """Return the reason why a judge has no out-of-fold judges; empty if it has some."""
     spec = judge.spec
     if not spec.training_splits:
         return f"{judge} is trained on no task of {judge.corpus}."
@@ -74,15 +74,15 @@ def why_no_folds(judge: StoredJudge) -> str:
 
 
 def train_task_folds(judge: StoredJudge) -> tuple[NDArray[np.float64], str]:
-    """Train and store the out-of-fold judges of a judge that has some.
+    """Train and store the out-of-fold judges of a judge.
 
     Returns
     -------
     scores : ndarray of float64, shape (n,)
-        Of the runs of SFT, in order, each by the judge that never saw its task; NaN where there is
-        no such judge.
+        Scores of the SFT runs, in order, each by the judge that never saw its task; NaN without
+        such a judge.
     reason : str
-        Why there is none; empty where every run has a score.
+        Why scores are missing; empty if every run has one.
     """
     runs = judge.corpus.split("sft")
     task, labelled = runs["task_id"], runs["outcome"].notna().to_numpy(bool)
@@ -107,10 +107,10 @@ def train_task_folds(judge: StoredJudge) -> tuple[NDArray[np.float64], str]:
 
 
 def write_pool(judge: StoredJudge) -> StoredPool:
-    """Gather the pool of a judge that has scored, by the rule, and store it.
+    """Gather and store the pool of a judge that has scored, by the rule.
 
-    Out-of-fold judges are trained here, so that no certificate does. The same judge, splits and
-    runs give the same bytes, whatever the outcomes of the pool are.
+    Out-of-fold judges are trained here, so that certificates need not train them. The same judge,
+    splits and runs give the same bytes; the outcomes of the pool do not matter.
     """
     certified, _, record = judge.calibration
     table = judge.scores[0][["split", "task_id", "score"]]
@@ -127,7 +127,7 @@ def write_pool(judge: StoredJudge) -> StoredPool:
 
 
 def _part(judge: StoredJudge, split: str, scored: pd.DataFrame) -> PoolPart:
-    """Return the tasks of a split, scored by the judge where it was not trained on them."""
+    """Return the tasks of a split, scored by the judge unless it was trained on them."""
     spec, tasks = judge.spec, len(judge.corpus.manifest.tasks[split])
     trained, reason = split in spec.training_splits, ""
     if trained:
@@ -157,12 +157,12 @@ def score_unseen(
 ) -> tuple[pd.DataFrame, NDArray[np.object_], str]:
     """Score those runs whose task the judge was trained on, by judges that never saw the task.
 
-    Nothing but a batch certificate may depend on the scores, which are of several models.
+    Only batch certificates may depend on these scores, which come from several models.
 
     Parameters
     ----------
     judge : StoredJudge
-        The judge that these stand in for.
+        The judge that these replace.
     runs : DataFrame
         Trajectories, of any tasks.
     table : DataFrame
@@ -210,7 +210,7 @@ def deal_tasks(tasks: Sequence[str], seed: int) -> list[list[str]]:
 
 
 def _place(judge: StoredJudge) -> str:
-    """Where the folds of a judge are stored: one that was trained again since has its own."""
+    """The key of a judge's folds; a judge that is trained again gets a new one."""
     bound = {
         "record": judge.artifact.to_dict(),
         "trajectories_sha256": judge.corpus.trajectories_sha256,

@@ -1,4 +1,4 @@
-"""Points of the certifiability law over the corpora of a data root, all read off CAL."""
+"""Points of the certifiability law over the corpora of a data root, all measured on CAL."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _RESTS_ON = (
 
 @dataclass(frozen=True)
 class Measured:
-    """A corpus's point and where its numbers come from."""
+    """The point of a corpus, and the sources of its numbers."""
 
     point: LawPoint
     # whose certificate covers most; None where nobody's covers anything
@@ -67,7 +67,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Certifiability:
-    """The law over a data root, or why there is none."""
+    """The law over a data root, or the reason why it cannot be fitted."""
 
     measured: tuple[Measured, ...]
     left_out: tuple[tuple[str, str], ...]
@@ -76,7 +76,7 @@ class Certifiability:
 
     @property
     def findings(self) -> tuple[tuple[str, str], ...]:
-        """What a reader should know, as (code, sentence)."""
+        """Findings for the reader, as (code, sentence)."""
         nothing = (("no_law", f"No line is fitted: {self.reason}"),)
         found = law_findings(self.law) if self.law else nothing
         return (*found, *(_RESTS_ON if self.measured else ()))
@@ -95,7 +95,7 @@ class Certifiability:
 
 
 def gather_points(store: Store) -> tuple[tuple[Measured, ...], tuple[tuple[str, str], ...]]:
-    """Return the points of corpora with certificates, and the others with the reason for none."""
+    """Return the points of corpora with certificates, and the reason for each other corpus."""
     measured, left_out = [], []
     for corpus in registered_corpora(store):
         try:
@@ -152,7 +152,7 @@ def measure(corpus: Corpus) -> Measured:
 def fit_measured(
     measured: Sequence[Measured], left_out: Sequence[tuple[str, str]] = ()
 ) -> Certifiability:
-    """Fit the law to measured corpora; where that cannot be done, say why and keep the points."""
+    """Fit the law to measured corpora; if that fails, say why and keep the points."""
     law, reason = None, ""
     try:
         law = fit_law([item.point for item in measured])

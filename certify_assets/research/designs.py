@@ -44,7 +44,7 @@ def study_designs(
     side: str = "reject",
     excess: Sequence[float] = EXCESSES[-1:],
 ) -> list[Design]:
-    """Return the cells of the study; empty tasks and rhos mean each design's own."""
+    """Return the cells of the study; without tasks or rhos, each design's defaults are used."""
     cells: list[Design] = []
     for name in dict.fromkeys(names):
         if name in _CLUSTERED:

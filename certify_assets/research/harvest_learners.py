@@ -1,4 +1,4 @@
-"""Learners of the harvest study: recipes that are trained from their base on the rows they get."""
+"""Learners of the harvest study: recipes that train a base model on given rows."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class Learner:
 
     @property
     def costly(self) -> bool:
-        """Whether a training takes minutes: of the controls one alone is then trained."""
+        """Whether a training takes minutes; then only one of the controls is trained."""
         return self.name in _LANGUAGE
 
     def train(self, rows: pd.DataFrame, *, spent: Collection[str] = ()) -> Judge:
-        """Train on labelled rows, none of a task that certifies or audits but those `spent`."""
+        """Train on labelled rows; tasks that certify or audit are refused, except those `spent`."""
         refuse_held_out(rows, self._manifest, what="training", spent=spent)
         key = identity(rows)
         if key not in self._judges:
@@ -99,7 +99,7 @@ def identity(rows: pd.DataFrame) -> str:
 def learner_maker(
     corpus: Corpus, name: str, *, report: Report = silent
 ) -> Iterator[Callable[[Splits], Learner]]:
-    """Give the maker of a learner, with a place for its checkpoints where a training is costly."""
+    """Return the maker of a learner, with a folder for checkpoints if training is costly."""
     start, _, transfer = name.partition("_")
     elsewhere = None
     if transfer:
@@ -129,7 +129,7 @@ def _fitted(family: FileFamily) -> Callable[[pd.DataFrame], Judge]:
 def _fine_tuned(
     model: str, place: Path, transfer: bool, report: Report
 ) -> Callable[[pd.DataFrame], Judge]:
-    """Return what fine-tunes a language model from its base; a killed training resumes."""
+    """Return a function that fine-tunes a language model from its base and can resume."""
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
     known = known_model(model)

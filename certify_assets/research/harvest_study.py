@@ -46,7 +46,7 @@ _SHARES = (0.25, 0.5)
 
 @dataclass(frozen=True)
 class HarvestPlan:
-    """What is harvested, fixed before TEST is read: a loop each alpha, gate, side and profile."""
+    """The plan, fixed before TEST is read: a loop for each alpha, gate, side and profile."""
 
     learner: str = "lexical"
     alphas: tuple[float, ...] = ALPHAS
@@ -65,7 +65,7 @@ class HarvestPlan:
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """Rounds of one learner with one gate: everything that stays the same in them."""
+    """Rounds of one learner with one gate: their common settings and data."""
 
     splits: Splits
     learner: Learner
@@ -79,7 +79,9 @@ class Loop:
 
     @classmethod
     def of(cls, splits: Splits, learner: Learner, settings: Settings) -> Loop:
-        """Cut CAL in halves, and take the pool: RL, with SFT where the source is elsewhere."""
+        """Split CAL in halves, and take the pool: RL, and SFT if the training source is another
+        corpus.
+        """
         import pandas as pd
 
         parts = [splits.sft, splits.rl] if learner.transfer else [splits.rl]
@@ -159,7 +161,7 @@ class Loop:
         return {**row, **counts, **self.measured(harvest.judge)}, harvest.judge
 
     def _controls(self, start: Judge, size: int) -> list[Row]:
-        """Learn from the labels of half A, and from parts of the pool without a certificate."""
+        """Train controls: on labels of half A, and on parts of the pool without a certificate."""
         import pandas as pd
 
         learner, half_a = self.learner, self.half_a
@@ -204,7 +206,7 @@ def uncertified_cuts(
 
 
 def harvests_key(corpus: str, learner: str) -> str:
-    """Return where the harvests of a corpus by a learner are stored."""
+    """Return the key of the harvests of a corpus by a learner."""
     return f"harvests/{corpus}/{learner}.json"
 
 
@@ -215,7 +217,7 @@ def run_harvests(
     *,
     say: Callable[[str], None] = lambda _: None,
 ) -> Row:
-    """Run every loop of a plan on a corpus, store and return the document."""
+    """Run every loop of a plan on a corpus; store and return the document."""
     frame, config = corpus.trajectories, corpus.config
     corpus.require_leak_checks()
     loops: list[Row] = []
@@ -258,7 +260,7 @@ def harvest_document(corpus: str, plan: HarvestPlan, loops: list[Row]) -> Row:
 
 
 def harvest_rows(document: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the table of a study: a row a round, and once a profile, side and budget a control."""
+    """Return the table of a study: a row for each round, and one for each control."""
     rows: dict[tuple[str, ...], dict[str, str]] = {}
     for loop in document["loops"]:
         place = {name: str(loop[name]) for name in ("profile", "side")}
@@ -303,7 +305,7 @@ def _settings(plan: HarvestPlan) -> Iterable[Settings]:
 
 
 def _announced(corpus: Corpus, plan: HarvestPlan, manifest: SplitManifest) -> LedgerEntry:
-    """Write into the ledger what will be read of TEST, before it is."""
+    """Record in the ledger what will be read of TEST, before it is read."""
     fixed = {
         **plan.to_dict(),
         "manifest_sha256": manifest.sha256,

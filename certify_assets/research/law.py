@@ -27,7 +27,7 @@ _Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class LawPoint:
-    """One corpus of the law; a number outside its range is an InputError."""
+    """One corpus of the law; a number outside its range raises InputError."""
 
     corpus: str
     # π
@@ -70,7 +70,7 @@ class LawPoint:
 
     @property
     def anchor(self) -> str:
-        """Why this point holds an end of the line: ``nothing certified``, ``few tasks`` or ""."""
+        """Why this point is an anchor of the line: ``nothing certified``, ``few tasks`` or ""."""
         if self.coverage == 0:
             return "nothing certified"
         return "few tasks" if self.tasks is not None and self.tasks < FEW_TASKS else ""
@@ -95,7 +95,7 @@ LAW_FORMS: Final[dict[str, tuple[str, str, tuple[float, ...]]]] = {
 
 @dataclass(frozen=True)
 class FormFit:
-    """One form on one set of points; None where it cannot be fitted."""
+    """One form fitted to one set of points; figures are None where it cannot be fitted."""
 
     form: str
     words: str
@@ -114,7 +114,7 @@ class FormFit:
 
 @dataclass(frozen=True)
 class Influence:
-    """What one point does to the law: its leverage, and the law without it."""
+    """The influence of one point on the law: its leverage, and the law without it."""
 
     corpus: str
     # its coverage by the law without it
@@ -150,7 +150,7 @@ class Law:
 
     @property
     def carriers(self) -> list[Influence]:
-        """The points that carry the fit, by leverage or by the loss of LOOCV R² without them."""
+        """The points that determine the fit, by leverage or by loss of LOOCV R² without them."""
         least, heavy = (self.form("law").loocv_r2 or 0.0) - _DROP, 4 / len(self.points)
         return [
             item
@@ -183,14 +183,14 @@ def fit_law(points: Sequence[LawPoint]) -> Law:
 
 
 def leave_one_out(x: _Floats, y: _Floats) -> _Floats:
-    """Predict every point by the line through the others."""
+    """Predict every point from the line fitted to the others."""
     slope, intercept = _line(x, y)
     prediction: _Floats = y - (y - intercept - slope * x) / (1 - _leverage(x))
     return prediction
 
 
 def _problem(points: Sequence[LawPoint], x: _Floats, y: _Floats) -> str:
-    """Return why no line can be fitted, if none can."""
+    """Return the reason why no line can be fitted, if there is one."""
     count = len(points)
     if count < FEWEST_POINTS:
         return f"the law cannot be fitted to {count} corpora; give at least {FEWEST_POINTS}."
@@ -211,7 +211,7 @@ def _problem(points: Sequence[LawPoint], x: _Floats, y: _Floats) -> str:
 
 
 def _varies(x: _Floats) -> bool:
-    """Whether a line can be fitted after any one point is left out."""
+    """Whether a line can be fitted after leaving out any one point."""
     return all(np.ptp(np.delete(x, place)) > 1e-12 for place in range(x.size))
 
 
@@ -271,7 +271,7 @@ def _influence(points: Sequence[LawPoint], x: _Floats, y: _Floats) -> Iterator[I
 
 @dataclass(frozen=True)
 class LawPrediction:
-    """What the law expects of a new corpus."""
+    """The law's prediction for a new corpus."""
 
     index: float
     # with its prediction interval, clipped to [0, ceiling]
@@ -330,7 +330,7 @@ def predict_coverage(
 
 
 def law_findings(law: Law) -> tuple[tuple[str, str], ...]:
-    """Return what a reader of the law should know, as (code, sentence)."""
+    """Return findings for readers of the law, as (code, sentence)."""
     return tuple(_findings(law))
 
 

@@ -71,7 +71,7 @@ def list_tasks() -> list[str]:
 
 
 def require_tools() -> Path:
-    """Return the path of an installed Chromium; pages and playwright are here too."""
+    """Return the path of an installed Chromium; refuse a machine without pages or playwright."""
     _pages()
     if importlib.util.find_spec("playwright") is None:
         raise MissingToolError(f"The package playwright is not installed; {_INSTALL}.")
@@ -89,7 +89,7 @@ def _pages() -> Path:
 
 
 class ModelAgent:
-    """A model behind an OpenAI-compatible server, asked at temperature 0."""
+    """A model behind an OpenAI-compatible server, called at temperature 0."""
 
     def __init__(self, url: str, model: str, key: str = "") -> None:
         from openai import OpenAI
@@ -128,7 +128,7 @@ class ModelAgent:
 
 
 def parse_reply(text: str) -> tuple[str, int, str]:
-    """Return verb, element number (-1 for none) and text; no action claims a failure."""
+    """Return verb, element number (-1 for none) and text; an unreadable reply claims a failure."""
     found = _REPLY.search(text)
     if not found:
         return "claim", -1, "not done: no readable action"
@@ -136,7 +136,7 @@ def parse_reply(text: str) -> tuple[str, int, str]:
 
 
 class TaskPage:
-    """One episode of a task in a tab: what an agent sees of it, and what it can do.
+    """One episode of a task in a tab: its view for an agent, and the actions.
 
     It sees the accessibility tree, a line for each element; icons and shapes have none.
     """
@@ -149,7 +149,9 @@ class TaskPage:
         tab.add_style_tag(content=_HARNESS)
 
     def look(self) -> tuple[bool, list[str]]:
-        """Let the page settle; return whether it ended, and a line for each visible element."""
+        """Wait for the page to settle; return whether it ended, and a line for each visible
+        element.
+        """
         self._tab.wait_for_timeout(_SETTLE_MS)
         if self.ended:
             return True, []
@@ -158,7 +160,7 @@ class TaskPage:
         return False, self._lines
 
     def act(self, verb: str, number: int, text: str) -> str:
-        """Act on an element of the last look; return why that cannot be done, or ""."""
+        """Act on an element of the last look; return why that is impossible, or ""."""
         from playwright.sync_api import Error
 
         roles = [_ROLE.match(line) for line in self._lines]
@@ -247,9 +249,9 @@ def generate(
     seed: int = 42,
     say: Callable[[str], None] = lambda _: None,
 ) -> int:
-    """Append every run that the file lacks, a JSON line each; return how many were added.
+    """Append every run that the file lacks, as a JSON line; return how many were added.
 
-    A killed generation goes on where it stopped. `certify corpus import` reads the file.
+    An interrupted generation resumes where it stopped. `certify corpus import` reads the file.
     """
     known = list_tasks()
     if unknown := sorted(set(tasks) - set(known)):
@@ -286,7 +288,7 @@ def _run_id(agent: str, task: str, number: int) -> str:
 
 
 def _finished(path: Path) -> set[str]:
-    """Return the runs of a file; a last line that a kill tore is cut off."""
+    """Return the runs of a file; an incomplete last line is cut off."""
     if not path.exists():
         return set()
     data = path.read_bytes()

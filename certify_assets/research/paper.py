@@ -1,4 +1,4 @@
-"""What the paper prints, read from ``data/paper.json``: tables, numbers and the law's points."""
+"""The paper's printed figures, from ``data/paper.json``: tables, numbers and the law's points."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PaperCorpus:
 
 @cache
 def table(name: str) -> tuple[tuple[Any, ...], ...]:
-    """Return the rows of a table; ``about`` in the file says what they are."""
+    """Return the rows of a table; ``about`` in the file describes them."""
     return _tables()[name]
 
 
@@ -76,7 +76,7 @@ def law_forms() -> dict[str, dict[str, float]]:
 
 
 def law_facts() -> tuple[str, ...]:
-    """Return what recomputing the paper's own numbers of the law shows."""
+    """Return the results of recomputing the paper's numbers of the law."""
     return tuple(fact for (fact,) in table("law_facts"))
 
 

@@ -99,7 +99,7 @@ class Clustered:
 
 @dataclass(frozen=True, kw_only=True)
 class Fooled:
-    """Errors that come by task and that the score cannot see."""
+    """Errors of whole tasks that the score cannot detect."""
 
     name: str = "fooled"
     tasks: int
@@ -116,7 +116,7 @@ class Fooled:
 
     @property
     def rho(self) -> None:
-        """No setting: the errors' ICC is part of the design."""
+        """Not a setting: the ICC of errors is part of the design."""
         return
 
     def draw(self, rng: np.random.Generator) -> Sample:
@@ -217,6 +217,6 @@ def _label_icc(tau: float, base: float) -> float:
 
 
 def pilot_of(design: Design, tasks: int, rng: np.random.Generator) -> Sample:
-    """Draw other tasks of the same population, numbered after those of the calibration set."""
+    """Draw new tasks of the same population, numbered after those of the calibration set."""
     drawn = replace(design, tasks=tasks).draw(rng)
     return Sample(drawn.scores, drawn.outcomes, drawn.tasks + design.tasks)

@@ -1,6 +1,6 @@
 """Every procedure on real scores: certified on CAL, audited on TEST, and on TEST's own scores.
 
-RL is the pilot of betting; the other splits that the judge has scored are the pool of
+RL is the pilot of betting. The other splits that the judge has scored are the pool of
 `pseudo_task`.
 """
 
@@ -63,7 +63,7 @@ NAIVE_DRAWS = 3000
 
 
 def real_scores_key(corpus: str) -> str:
-    """Return where the document of a corpus is stored."""
+    """Return the key of a corpus's document."""
     return f"real_scores/{corpus}.json"
 
 
@@ -123,7 +123,7 @@ class BaseGates:
 
 @dataclass(frozen=True)
 class UnauditedJudge:
-    """A judge whose certificates or audits do not hold now, and why."""
+    """A judge whose certificates or audits are not valid now, and why."""
 
     judge: str
     reason: str
@@ -146,13 +146,13 @@ class RealScores(Document):
     missing: tuple[UnauditedJudge, ...]
 
     def judge(self, name: str) -> JudgeScores | None:
-        """Return a judge's part; None where it was not audited."""
+        """Return the part of a judge; None if it was not audited."""
         return next((one for one in self.judges if one.judge == name), None)
 
 
 @dataclass(frozen=True, eq=False)
 class _Certifying:
-    """A table that certifies, the pilot of betting and a pool: each brought in order once."""
+    """A calibration table, the pilot of betting and a pool, each sorted once."""
 
     table: Observations
     pilot: Observations | None
@@ -172,7 +172,7 @@ class _Certifying:
         )
 
     def evaluate(self, settings: Settings) -> Evaluation:
-        """Put every threshold to a procedure; the findings of a certificate would cost more."""
+        """Test every threshold by a procedure, without the findings of a certificate."""
         pilot, pooled = settings.method.pilot, settings.method.calibrated
         return evaluate(
             self.table, settings, self.pilot if pilot else None, self.pool if pooled else None
@@ -180,7 +180,7 @@ class _Certifying:
 
 
 def _settings(name: str, side: str, alpha: float) -> Settings:
-    """Return the settings of a procedure; one that takes a pool has a grid of its own."""
+    """Return the settings of a procedure; one that reads a pool has its own grid."""
     own = None if takes_pool(name) else GRID
     return Settings(alpha=alpha, delta=DELTA, side=side, grid=own, procedure=name)
 
@@ -236,7 +236,7 @@ def _audited(corpus: Corpus) -> tuple[list[JudgedCorpus], tuple[UnauditedJudge, 
 
 
 def _announced(corpus: Corpus, audited: Sequence[JudgedCorpus], run_id: str) -> LedgerEntry:
-    """Write into the ledger what is run on TEST, before it is."""
+    """Record in the ledger what is run on TEST, before it is run."""
     plan = {
         "procedures": list(REAL_PROCEDURES),
         "alphas": list(ALPHAS),
@@ -299,7 +299,7 @@ def _cells(tables: _Tables) -> Iterator[ScoreCell]:
 
 
 def _naive(test: pd.DataFrame, alpha: float) -> NaiveAudit:
-    """Resample tasks at the naive certificate's threshold on TEST, as the paper does."""
+    """Resample tasks of TEST at the naive certificate's threshold, as the paper does."""
     settings = _settings("naive", "reject", alpha)
     naive = evaluate(observe(*columns(test)), settings)
     coverage = significant(naive.chosen_coverage)

@@ -30,7 +30,7 @@ _CHUNK, _MOST_TRIALS, _MOST_WORKERS = 50, 1_000_000, 256
 
 @dataclass(frozen=True)
 class Rates:
-    """What one procedure did over the trials of one cell."""
+    """The results of one procedure over the trials of one cell."""
 
     procedure: str
     certified: int
@@ -98,7 +98,7 @@ class Simulation(Document):
 
 
 def summarise(design: Design, found: NDArray[np.float64], procedures: Sequence[Settings]) -> Cell:
-    """Turn trials into rates."""
+    """Compute rates from trials."""
     rates = tuple(_rates(design, found[:, place], one) for place, one in enumerate(procedures))
     error = design.share if isinstance(design, Fooled) else None
     return Cell(design.name, design.tasks, design.rho, len(found), rates, error)
@@ -130,7 +130,7 @@ def _rates(design: Design, found: NDArray[np.float64], settings: Settings) -> Ra
 
 
 def _printed(design: Design, settings: Settings) -> dict[str, float | None] | None:
-    """What the paper prints, where its settings are these."""
+    """The paper's printed figures for the same settings, if there are any."""
     if (settings.alpha, settings.delta, settings.side) != (0.1, 0.05, "reject"):
         return None
     place = (design.name, design.tasks, design.rho or 0.0, settings.procedure)
@@ -146,7 +146,7 @@ def _rate_se(hits: int, trials: int) -> float:
 
 @dataclass(frozen=True)
 class _Job:
-    """Some trials of one cell; small enough to travel to another process."""
+    """Some trials of one cell, small enough to send to another process."""
 
     cell: int
     design: Design
@@ -169,7 +169,7 @@ def simulate(
 ) -> Simulation:
     """Run a synthetic validity study (Table 5).
 
-    A cell is the same whatever else is run, by any workers.
+    A cell depends neither on other cells nor on the number of workers.
     """
     from joblib import Parallel, delayed
 

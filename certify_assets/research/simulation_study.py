@@ -1,4 +1,4 @@
-"""The synthetic study that is stored."""
+"""The stored synthetic study."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIMULATION_KEY = "study/simulation.json"
 
 
 def kept_designs() -> list[Design]:
-    """Return the study's designs and those of failure."""
+    """Return the designs of the study, and those designed to fail."""
     plain = study_designs(("paper", *GROUPS["adversarial"]))
     return [*plain, *study_designs(FAILURES, excess=EXCESSES)]
 

@@ -1,4 +1,4 @@
-"""Tables of the study: the paper's, as it prints them, below ours from the stored documents."""
+"""Tables of the study: the paper's printed rows, and ours from the stored documents."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OWN_PROCEDURES = ("pseudo_task", "guarded_taskboot", "betting")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one asset; ``corpus`` is empty for one over all of them."""
+    """The result of one asset; ``corpus`` is empty for an asset over all corpora."""
 
     corpus: str
     asset: str
@@ -42,7 +42,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class StudyTable:
-    """A table with what is said of it, and what was not run."""
+    """A table with its text, and a list of what was not run."""
 
     table: PageTable
     about: str
@@ -51,14 +51,14 @@ class StudyTable:
 
 @dataclass
 class _Reader:
-    """Reads the documents of one table and remembers what is missing."""
+    """Reads the documents of one table and records what is missing."""
 
     store: Store
     corpora: tuple[str, ...]
     missing: dict[str, None] = field(default_factory=dict)
 
     def document(self, key: str, parse: Callable[[Any], _Document]) -> _Document | None:
-        """Return a stored document; None where there is none."""
+        """Return a stored document, or None."""
         return parse(self.store.read_json(key)) if self.store.exists(key) else None
 
     def of_corpora(
@@ -107,12 +107,12 @@ def study_tables(store: Store) -> list[StudyTable]:
 
 
 def table_key(name: str) -> str:
-    """Return where a table is stored."""
+    """Return the key of a table."""
     return f"study/tables/{name}.csv"
 
 
 def write_study(store: Store) -> str:
-    """Write the page, and every table as CSV; return where the page is."""
+    """Write the page, and every table as CSV; return the key of the page."""
     tables = study_tables(store)
     for item in tables:
         store.write_bytes(table_key(item.table.name), item.table.csv().encode("utf-8"))
@@ -146,7 +146,7 @@ def _section(item: StudyTable) -> Section:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Write a share as the paper does: .293; a dash where there is none."""
+    """Write a share as the paper does: .293; a dash for a missing one."""
     text = rate(value, digits)
     return text[1:] if text.startswith("0.") else text
 

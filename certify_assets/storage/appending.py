@@ -1,4 +1,4 @@
-"""Appending events in a transaction, with the indexes that follow from them."""
+"""Appending events in a transaction, and updating the indexes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from certify_assets.storage.root import Root
 
 
 def append(root: Root, connection: sa.Connection, drafts: Sequence[Event[Any]]) -> list[Event[Any]]:
-    """Append events in a transaction that writes, with the indexes that follow from them."""
+    """Append events in a writing transaction, and update the indexes."""
     for name in {name: None for draft in drafts for name in draft.objects.values()}:
         # `certify gc` is alone while it removes, so that what is there now stays
         if not root.objects.has(name):
             raise MissingObjectError(
-                f"the object {name[:12]} was removed before it was named; run this again."
+                f"the object {name[:12]} was removed before an event named it; run this again."
             )
     time = datetime.now(UTC).isoformat(timespec="milliseconds")
     heads: dict[str, tuple[int, str]] = {}
@@ -43,7 +43,7 @@ def append(root: Root, connection: sa.Connection, drafts: Sequence[Event[Any]]) 
 
 
 def follow(root: Root, connection: sa.Connection, rows: Sequence[Event[Any]]) -> None:
-    """Bring the indexes to the state after these events."""
+    """Update the indexes to the state after these events."""
     insert(connection, chains, [(row.corpus,) for row in rows if row.sequence == 1])
     named = ({(name, row.corpus, row.sequence) for name in row.objects.values()} for row in rows)
     insert(connection, uses, [use for found in named for use in sorted(found)])

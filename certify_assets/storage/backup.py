@@ -32,8 +32,8 @@ _PLACED: Final = (ROOT_FILE, "judges.yaml", "notifications.yaml")
 def back_up(store: Store, target: str) -> int:
     """Copy a data root into a folder; return the number of objects that were copied now.
 
-    A copy of SQLite is verified; a dump of PostgreSQL is verified as it is restored. A folder that
-    holds an earlier copy gets what is new.
+    A copy of SQLite is verified at once; a dump of PostgreSQL is verified when it is restored. A
+    folder with an earlier copy gets only new objects.
     """
     if not store.database.exists():
         raise InputError(f"{store.root} holds nothing to back up; import a corpus first.")
@@ -69,14 +69,14 @@ def back_up(store: Store, target: str) -> int:
 
 
 def restore(store: Store, source: str) -> int:
-    """Make a data root of a backup and verify it; return the number of objects copied now.
+    """Make a data root from a backup and verify it; return the number of objects copied now.
 
-    The data root must have no events, or those of a call with this backup that was killed.
+    The data root must be empty, or hold an interrupted restore of this backup.
     """
     folder = Folder(str(Path(source).absolute()))
     dump = _DUMP if folder.exists(_DUMP) else FILE
     if not folder.exists(dump):
-        raise InputError(f"{source} is no backup: it has neither {FILE} nor {_DUMP}.")
+        raise InputError(f"{source} is not a backup: it has neither {FILE} nor {_DUMP}.")
     if store.database.is_sqlite != (dump == FILE):
         raise InputError(
             f"{source} is a backup of {'SQLite' if dump == FILE else 'PostgreSQL'}; set or unset "
@@ -112,7 +112,7 @@ def _copy_placed(source: Folder, target: Folder) -> None:
 
 
 def _run(program: str, *arguments: str, address: sa.URL) -> None:
-    """Run a program of PostgreSQL; its password comes by the environment."""
+    """Run a program of PostgreSQL, with the password in its environment."""
     # they read no spaces in the settings of an address, and may take longer than others wait
     address = address.difference_update_query(["options"])
     place = address._replace(drivername="postgresql", password=None).render_as_string()

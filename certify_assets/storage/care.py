@@ -1,4 +1,4 @@
-"""Looking after a data root: verify, export and blank its chains, and remove unused objects."""
+"""Maintenance of a data root: verify, export and blank its chains, and remove unused objects."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _AT_ONCE = 200
 
 
 class Verified(NamedTuple):
-    """A chain of events that is whole, with every object that it names."""
+    """A complete chain of events, with every object that it names."""
 
     events: int
     objects: int
@@ -55,15 +55,15 @@ def verify(store: Store, corpus: str | None = None, heads: Iterable[Head] = ()) 
     store : Store
         Data root.
     corpus : str, optional
-        Name of the corpus; "" is the chain of the data root.
+        Name of the corpus; "" means the chain of the data root.
     heads : iterable of Head, optional
-        What documents outside of the data root name under ``ledger``.
+        Heads that documents outside the data root name under ``ledger``.
 
     Raises
     ------
     IntegrityError
-        At the first event that was altered, object that was altered or is gone, or head that is
-        not held.
+        At the first altered event, the first altered or missing object, or the first head that the
+        chain does not contain.
     """
     for head in heads:
         store.require_held(head, "the head that was given")
@@ -87,7 +87,7 @@ def verify(store: Store, corpus: str | None = None, heads: Iterable[Head] = ()) 
 
 
 def export(store: Store, corpus: str) -> Iterator[str]:
-    """Iterate over the events of a corpus, verified, each as a line of JSON."""
+    """Iterate over the verified events of a corpus, each as a line of JSON."""
     for name in _chains(store, corpus):
         with store.database.reading() as connection:
             changed = blanked_payloads(connection, name)
@@ -100,7 +100,7 @@ def export(store: Store, corpus: str) -> Iterator[str]:
 
 
 def rebuild(store: Store) -> int:
-    """Make every index again from the events; return the number of events."""
+    """Rebuild every index from the events; return the number of events."""
     if not _chains(store):
         return 0
     with store.database.writing((), sole=True) as connection:
@@ -122,10 +122,10 @@ def _rebuild(store: Store, connection: sa.Connection) -> int:
 
 
 def blank(store: Store, corpus: str, change: Callable[[str, Any], Any | None]) -> int:
-    """Change what events say, as the law may ask for; return the number of changed ones.
+    """Change the content of events, where the law requires it; return the number of changed ones.
 
-    The chain still verifies: it holds the hash of what was said. It no longer proves what the
-    changed events say now, and `blanked` of the database names them.
+    The chain still verifies, because it keeps the hash of the original content. It no longer proves
+    the changed content; the table `blanked` of the database names these events.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def blank(store: Store, corpus: str, change: Callable[[str, Any], Any | None]) -
     corpus : str
         Name of the corpus.
     change : callable
-        Returns what an event of a kind says instead of its document; None leaves it as it is.
+        Returns the new content of an event, from its kind and document; None leaves it unchanged.
     """
     count = 0
     with store.database.writing([corpus], sole=True) as connection:
@@ -158,14 +158,14 @@ def blank(store: Store, corpus: str, change: Callable[[str, Any], Any | None]) -
 
 
 def _chains(store: Store, corpus: str | None = None) -> list[str]:
-    """Return the corpora that have events, or the one that is asked for."""
+    """Return the corpora that have events, or only the given one."""
     with store.database.reading() as connection:
         names = _named(connection)
     if corpus is None:
         return names
     if corpus not in names:
         raise InputError(
-            f"the ledger of {store.root} has no events of {corpus!r}; there are those of "
+            f"the ledger of {store.root} has no events of {corpus!r}; it has those of "
             f"{', '.join(filter(None, names)) or 'no corpus'}."
         )
     return [corpus]
@@ -184,13 +184,13 @@ class Freed(NamedTuple):
 
 
 def collect(store: Store, *, older_days: float = 1.0) -> Freed:
-    """Remove objects that no event names and that nobody stored lately.
+    """Remove objects that no event names and that were not stored lately.
 
     Raises
     ------
     IntegrityError
-        If an object names an event that the database lacks: it is an older copy, and what seems
-        unused may belong to the newer one. Nothing is removed.
+        If an object names an event that the database lacks. The database is then an older copy, and
+        unused objects may belong to the newer one. Nothing is removed.
     """
     with store.database.reading() as connection:
         named = set(connection.scalars(sa.select(uses.c.object)))
@@ -222,14 +222,14 @@ def collect(store: Store, *, older_days: float = 1.0) -> Freed:
 
 
 class _Document(BaseModel):
-    """What a document that leaves the house says of the ledger."""
+    """The ledger head in a document that leaves the data root."""
 
     ledger: Head | None = None
     certificates: tuple[_Document, ...] = ()
 
 
 def _is_ahead(store: Store, found: FoundFile) -> bool:
-    """Whether an object names an event which the ledger lacks."""
+    """Whether an object names an event that the ledger lacks."""
     if found.is_part:
         return False
     try:
@@ -244,14 +244,14 @@ def _is_ahead(store: Store, found: FoundFile) -> bool:
 def discard(
     store: Store, *, reason: str, older_days: float = 30.0, removed: Collection[str] = ()
 ) -> int:
-    """Give up what was stored under keys before what is there now; return how many objects go.
+    """Release objects of keys that were replaced more than `older_days` ago; return their number.
 
-    The events stay. What another event names, such as a deployment or a batch, is kept, but for
-    the corpora that were `removed`: of those everything goes. `collect` removes the objects
-    afterwards.
+    The events stay. Objects that another event names, such as a deployment or a batch, are kept.
+    For the corpora that were `removed`, every object of that age is released. `collect` removes the
+    objects afterwards.
     """
     if not reason.strip():
-        raise InputError("objects are discarded for a reason; give one.")
+        raise InputError("discarding objects needs a reason; give one.")
     count = 0
     if not store.database.exists():
         return count

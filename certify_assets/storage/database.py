@@ -1,4 +1,4 @@
-"""The database of a data root: one table of truth, indexes, and two kinds of transactions."""
+"""The database of a data root: the table of events, indexes, and two kinds of transactions."""
 
 # `events` is the only truth: chained by hashes, and never changed. Everything else follows from the
 # events and the objects that they name, and `certify ledger rebuild` makes it again.
@@ -69,7 +69,7 @@ tables = sa.MetaData()
 
 
 def text_column(name: str, **about: Any) -> sa.Column[str]:
-    """Return a column of texts, which both databases sort alike whatever the locale."""
+    """Return a column of texts, which both databases sort alike in any locale."""
     kind = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
     return sa.Column(name, kind, nullable=False, **about)
 
@@ -156,7 +156,7 @@ _WITHOUT_FUNCTION: Final = ("DROP FUNCTION events_kept CASCADE",)
 
 
 def register() -> None:
-    """Let the schema have the tables of all modules, which are imported when they are needed."""
+    """Register the tables of all modules, which are imported only when needed."""
     for module in FOLLOWERS:
         importlib.import_module(module)
 
@@ -186,7 +186,7 @@ class Database:
 
     @classmethod
     def of(cls, folder: Folder) -> Database:
-        """Return the database of a data root, opened once a process."""
+        """Return the database of a data root, opened once for each process."""
         if named := os.environ.get(VARIABLE):
             url = _named(named)
         elif folder.is_local:
@@ -194,13 +194,13 @@ class Database:
             url = sa.URL.create("sqlite", database=os.path.realpath(folder.path(FILE)))
         else:
             raise InputError(
-                f"the data root {folder.root} is remote, and no database is named; set {VARIABLE} "
-                "to the address of a PostgreSQL database."
+                f"the data root {folder.root} is remote and needs a database; set {VARIABLE} to "
+                "the address of a PostgreSQL database."
             )
         return _opened(folder.root, url, os.getpid())
 
     def exists(self) -> bool:
-        """Whether there is something to read; refuse what is no data root of this version."""
+        """Whether the data root has a database; refuse one of an earlier version."""
         there = not self.is_sqlite or self.folder.exists(FILE)
         if self._whole and there:
             return True
@@ -226,7 +226,7 @@ class Database:
         return self._whole
 
     def create(self) -> None:
-        """Make the tables where there are none; refuse those of another schema or data root."""
+        """Make missing tables; refuse those of another schema or data root."""
         # opening waits for nobody: only the first one writes
         if self.exists():
             return
@@ -246,12 +246,12 @@ class Database:
         self._whole = True
 
     def guard(self, connection: sa.Connection) -> None:
-        """Make the triggers that keep events as they are."""
+        """Make the triggers that keep events unchanged."""
         for statement in _SQLITE_TRIGGERS if self.is_sqlite else _POSTGRESQL_TRIGGERS:
             connection.execute(sa.text(statement))
 
     def unguard(self, connection: sa.Connection) -> None:
-        """Lift the triggers that keep events as they are, for what the law asks for."""
+        """Drop the triggers that keep events unchanged, for erasures that the law requires."""
         for statement in _WITHOUT_TRIGGERS if self.is_sqlite else _WITHOUT_FUNCTION:
             connection.execute(sa.text(statement))
 
@@ -259,7 +259,7 @@ class Database:
         return self.folder.read(ROOT_FILE) if self.folder.exists(ROOT_FILE) else b""
 
     def _identity(self, connection: sa.Connection) -> bytes:
-        """Return the name of the data root that the database is of; b"" where it has no tables."""
+        """Return the name of the data root that the database belongs to; b"" without tables."""
         if not sa.inspect(connection).has_table("properties"):
             return b""
         found = {row.name: row.value for row in connection.execute(sa.select(properties))}
@@ -281,7 +281,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """Give one state of all rows, none before the first; end it before anything is computed."""
+        """Give one consistent state of all rows; end it before anything is computed."""
         if not self.exists():
             with _nothing().connect() as connection:
                 # of all modules that were imported meanwhile
@@ -295,9 +295,9 @@ class Database:
     def writing(
         self, written: Iterable[str], read: Iterable[str] = (), *, sole: bool = False
     ) -> Iterator[sa.Connection]:
-        """Give a transaction that is alone with the corpora that it writes.
+        """Give a transaction with exclusive access to the corpora that it writes.
 
-        With `sole` it is alone with the whole database.
+        With `sole` it has exclusive access to the whole database.
         """
         self.create()
         with self._transaction("write") as connection:
@@ -345,20 +345,20 @@ def _opened(root: str, url: sa.URL, process: int) -> Database:
 
 @functools.cache
 def _nothing() -> sa.Engine:
-    """Return a database in memory for tables without rows."""
+    """Return a database in memory without rows."""
     return sa.create_engine(
         "sqlite://", poolclass=sa.StaticPool, connect_args={"check_same_thread": False}
     )
 
 
 def parts(values: Sequence[V], most: int = _MOST_VALUES) -> Iterator[Sequence[V]]:
-    """Iterate over values in parts, by default those that one statement may have."""
+    """Iterate over values in parts, by default as many as one statement may have."""
     for start in range(0, len(values), most):
         yield values[start : start + most]
 
 
 def insert(connection: sa.Connection, table: sa.Table, rows: Iterable[tuple[Any, ...]]) -> None:
-    """Insert rows with a value for every column; many are one call of the driver."""
+    """Insert rows with a value for every column, many rows in one call of the driver."""
     names, every = table.columns.keys(), list(rows)
     if not every:
         return
@@ -382,7 +382,7 @@ def _named(address: str) -> sa.URL:
     except (sa.exc.ArgumentError, ValueError):
         # the address is not repeated: it may hold a password
         raise InputError(
-            f"{VARIABLE} is no address of a PostgreSQL database; give one such as "
+            f"{VARIABLE} is not the address of a PostgreSQL database; give one such as "
             "postgresql+psycopg2://user:password@host/certify."
         ) from None
     return url.set(query={**_NOTICED, **url.query})
@@ -408,7 +408,7 @@ def _prepare_sqlite(connection: Any, record: object) -> None:
 
 
 def _write_ahead(connection: Any) -> str:
-    """Ask for the write-ahead log; return what there is instead, where it cannot be had."""
+    """Ask for the write-ahead log; return the mode that SQLite uses."""
     end = time.monotonic() + _BUSY_MILLISECONDS / 1000
     while True:
         try:
@@ -428,7 +428,7 @@ def _begin_sqlite(connection: sa.Connection) -> None:
 
 
 def _require_local_disk(folder: Path) -> None:
-    """Refuse a network file system, on which the locks of SQLite do not hold."""
+    """Refuse a network file system, where the locks of SQLite are not reliable."""
     if ANYWHERE in os.environ:
         return
     kind = _file_system(folder)

@@ -20,12 +20,12 @@ _KINDS: dict[str, type[Payload]] = {}
 
 
 class Payload(BaseModel):
-    """What an event says; its class is the kind of the event.
+    """The content of an event; its class is the kind of the event.
 
     Attributes
     ----------
     objects : Mapping[str, str]
-        SHA-256 of the objects that must exist as long as the event, by what they are.
+        SHA-256 of the objects that must exist as long as the event, by their role.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -35,7 +35,7 @@ class Payload(BaseModel):
 
     @property
     def subject(self) -> str:
-        """What it is about, by which it is found."""
+        """The subject, by which the event is found."""
         return ""
 
     @classmethod
@@ -49,7 +49,7 @@ P = TypeVar("P", bound=Payload)
 
 
 class Stored(Payload):
-    """A document or table; the newest of its key is the current one, without an object none."""
+    """A document or table; the newest of a key is current. Without an object, nothing is stored."""
 
     kind = "stored"
     key: str
@@ -61,7 +61,7 @@ class Stored(Payload):
 
 
 class Discarded(Payload):
-    """Objects that events of the corpus name and that may go."""
+    """Objects that events of the corpus name and that may be removed."""
 
     kind = "discarded"
     discarded: tuple[str, ...]
@@ -69,7 +69,7 @@ class Discarded(Payload):
 
 
 class Head(TypedDict):
-    """An event by its place and hash, as documents name it that leave the data root."""
+    """An event by its place and hash, as documents outside the data root name it."""
 
     corpus: str
     sequence: int
@@ -77,7 +77,7 @@ class Head(TypedDict):
 
 
 class Event(NamedTuple, Generic[P]):
-    """An event; one that has no place in the chain yet has number 0 and no time and hash."""
+    """An event; before it has a place in the chain, its number is 0 and time and hash are empty."""
 
     corpus: str
     sequence: int
@@ -109,17 +109,17 @@ class Event(NamedTuple, Generic[P]):
 
     @property
     def objects(self) -> Mapping[str, str]:
-        """Objects that it names, by what they are."""
+        """Objects that it names, by their role."""
         found: Mapping[str, str] = parse_json(self.payload).get("objects", {})
         return found
 
     def after(self, last: tuple[int, str], part: int, time: str) -> Event[P]:
-        """Return the event in its place after the last one, given by its number and hash."""
+        """Return the event placed after the last one, whose number and hash are given."""
         event = self._replace(sequence=last[0] + 1, previous=last[1], part=part, time=time)
         return event._replace(sha256=event.digest())
 
     def digest(self, payload_sha256: str = "") -> str:
-        """Return the hash that the event must have; of a blanked payload give the hash before."""
+        """Return the hash that the event must have; a blanked payload needs its original hash."""
         # of the hash of the payload: one that had to be blanked leaves the chain whole
         payload_sha256 = payload_sha256 or sha256_bytes(self.payload.encode("utf-8"))
         return sha256_bytes(canonical_json([*self[:7], payload_sha256, self.previous]))
@@ -145,27 +145,27 @@ def storable_text(document: object) -> str:
         text = canonical_json(document).decode("utf-8").rstrip("\n")
     if not text or "\\u0000" in text:
         raise InputError(
-            "A text holds U+0000 or half a character, which cannot be stored. Take it out."
+            "A text holds U+0000 or half a character, which cannot be stored. Remove it."
         )
     return text
 
 
 def last_event(connection: sa.Connection, corpus: str) -> tuple[int, str]:
-    """Return number and hash of the last event of a corpus; 0 and "" where there is none."""
+    """Return number and hash of the last event of a corpus; 0 and "" without events."""
     query = sa.select(events.c.sequence, events.c.sha256).where(events.c.corpus == corpus)
     row = connection.execute(query.order_by(events.c.sequence.desc()).limit(1)).first()
     return (row.sequence, row.sha256) if row else (0, "")
 
 
 def blanked_payloads(connection: sa.Connection, corpus: str) -> dict[int, str]:
-    """Return the hashes that blanked payloads had before, by the number of their event."""
+    """Return the original hashes of blanked payloads, by the number of their event."""
     before = sa.select(blanked.c.sequence, blanked.c.payload_sha256)
     rows = connection.execute(before.where(blanked.c.corpus == corpus))
     return {row.sequence: row.payload_sha256 for row in rows}
 
 
 def chain(connection: sa.Connection, corpus: str) -> Iterator[Event[Any]]:
-    """Iterate over the events of a corpus, verified."""
+    """Iterate over the verified events of a corpus."""
     previous = ""
     known = blanked_payloads(connection, corpus)
     query = sa.select(events).where(events.c.corpus == corpus).order_by(events.c.sequence)

@@ -1,4 +1,4 @@
-"""Files below one place: a folder of this machine, or a URL that fsspec knows."""
+"""Files below a root: a local folder, or a URL that fsspec knows."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class FoundFile(NamedTuple):
 
     @property
     def is_part(self) -> bool:
-        """Whether a killed write left it."""
+        """Whether it is the rest of an interrupted write."""
         return self.name.startswith(".")
 
 
 class Folder:
     """Whole files by keys such as ``pages/corpora/retail/page.html``.
 
-    A file is written whole or not at all, and is on the disk when `write` returns.
+    A file is written completely or not at all, and is on disk when `write` returns.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Folder:
         self.is_local = not is_url(self.root)
 
     def locate(self, key: str) -> str:
-        """Return the path or URL of a key; refuse a key that could lead outside."""
+        """Return the path or URL of a key; refuse a key that could lead outside the root."""
         parts = key.split("/")
         bad = next((part for part in parts if not _SEGMENT.fullmatch(part)), None)
         if bad is not None:
@@ -64,7 +64,7 @@ class Folder:
         return "/".join([self.root.rstrip("/"), *parts])
 
     def path(self, key: str) -> Path:
-        """Return the path of a key on this machine; refuse a remote place, which has none."""
+        """Return the local path of a key; refuse a remote root, which has none."""
         if not self.is_local:
             raise InputError(
                 f"{key} is needed as a file, but {self.root} is remote; copy it to a local folder "
@@ -73,11 +73,11 @@ class Folder:
         return Path(self.locate(key))
 
     def exists(self, key: str) -> bool:
-        """Whether a file, or a folder with files, is there."""
+        """Whether there is a file, or a folder with files, under a key."""
         return bool(self._system.exists(self.locate(key)))
 
     def read(self, key: str) -> bytes:
-        """Return a file; raise FileNotFoundError where there is none."""
+        """Return the content of a file, or raise FileNotFoundError."""
         return bytes(self._system.cat_file(self.locate(key)))
 
     def write(self, key: str, data: bytes) -> None:
@@ -87,7 +87,7 @@ class Folder:
 
     @contextmanager
     def writing(self, key: str) -> Iterator[IO[bytes]]:
-        """Open a stream whose content is stored at the end, unless the block fails."""
+        """Open a stream; its content is stored at the end of the block, unless the block fails."""
         if not self.is_local:
             with tempfile.NamedTemporaryFile() as stream:
                 yield stream
@@ -107,7 +107,9 @@ class Folder:
             os.close(handle)
 
     def renew(self, key: str, size: int) -> bool:
-        """Make a file young; return False where it must be written, as always on a remote place."""
+        """Set a file's time to now; return False if it must be written instead, as on a remote
+        root.
+        """
         with suppress(FileNotFoundError):
             if self.is_local:
                 os.utime(self.locate(key))
@@ -128,14 +130,16 @@ class Folder:
         return path
 
     def names(self, key: str) -> list[str]:
-        """Return the sorted names directly below a folder, hidden ones left out."""
+        """Return the sorted names directly below a folder, without hidden ones."""
         place = self.locate(key)
         listed = self._system.ls(place, detail=False) if self._system.isdir(place) else []
         found = [str(entry).rstrip("/").rpartition("/")[2] for entry in listed]
         return sorted(name for name in found if not name.startswith("."))
 
     def files(self, key: str) -> Iterator[FoundFile]:
-        """Iterate over the files below a folder that have a key, those of killed writes too."""
+        """Iterate over the files below a folder that have a key, including rests of interrupted
+        writes.
+        """
         place = self._system._strip_protocol(self.locate(key))
         for name, about in self._system.find(place, detail=True).items():
             tail = name.removeprefix(place).lstrip("/")
@@ -143,7 +147,7 @@ class Folder:
                 yield FoundFile(f"{key}/{tail}", int(about.get("size") or 0))
 
     def age(self, key: str) -> float:
-        """Return the seconds since a file was written; 0 where it is gone."""
+        """Return the seconds since a file was written; 0 if it is gone."""
         with suppress(FileNotFoundError):
             return time.time() - float(self._system.modified(self.locate(key)).timestamp())
         return 0.0

@@ -1,4 +1,4 @@
-"""A data root at one moment: what its events answer, and what was made of the answers."""
+"""A snapshot of a data root: the answers of its events, and results computed from them."""
 
 # Events are never changed, so the data root as it was after event n can be read at any later time,
 # without a transaction that stays open. A moment notes what it was asked, as the newest event of
@@ -29,7 +29,7 @@ Changes = Mapping[tuple[str, str], Sequence[str]]
 
 
 class Question(NamedTuple):
-    """What a moment was asked: the newest events of a kind, and of a subject or several."""
+    """A question to a snapshot: the newest events of a kind, and of one or several subjects."""
 
     corpus: str
     kind: str
@@ -39,14 +39,14 @@ class Question(NamedTuple):
     watched: bool = True
 
     def changed(self, changes: Changes) -> str | None:
-        """Return the subject of an event that may change the answer; None where none does."""
+        """Return the subject of an event that may change the answer, or None."""
         for subject in changes.get((self.corpus, self.kind), ()):
             if subject == self.subject or (self.begins and subject.startswith(self.subject)):
                 return subject
         return None
 
     def rows(self, *columns: sa.Column[Any]) -> sa.Select[Any]:
-        """Return the query for the stored events that answer."""
+        """Return the query for the stored events that answer the question."""
         subject = events.c.subject
         query = sa.select(*columns or (events,)).where(
             events.c.corpus == self.corpus, events.c.kind == self.kind
@@ -73,7 +73,7 @@ class OpenStep:
     after: list[Callable[[], object]] = field(default_factory=list)
 
     def committed(self) -> None:
-        """Do what waits for the commit."""
+        """Run the actions that wait for the commit."""
         after, self.after = self.after, []
         for done in after:
             done()
@@ -81,7 +81,7 @@ class OpenStep:
 
 @dataclass
 class Moment:
-    """What was seen of a data root; the views of a store share it."""
+    """A snapshot of a data root, shared by the views of a store."""
 
     root: Root
     # that of a short step, which reads what it locked
@@ -97,12 +97,12 @@ class Moment:
     _asked: list[set[Question]] = field(default_factory=list)
 
     def reading(self) -> AbstractContextManager[sa.Connection]:
-        """Give a connection that reads."""
+        """Give a connection for reading."""
         known = self.connection
         return self.root.database.reading() if known is None else nullcontext(known)
 
     def last(self, corpus: str) -> tuple[int, str]:
-        """Return number and hash of the last event of a corpus that is seen."""
+        """Return number and hash of the last event of a corpus in the snapshot."""
         if corpus not in self._last:
             with self.reading() as connection:
                 self._last[corpus] = last_event(connection, corpus)
@@ -111,14 +111,14 @@ class Moment:
     # Asking
 
     def ask(self, question: Question) -> None:
-        """Note a question that others may answer anew."""
+        """Record a question whose answer other processes may change."""
         if self.step is not None and question.watched:
             self.step.asked.add(question)
         for asked in self._asked:
             asked.add(question)
 
     def corpora(self) -> list[str]:
-        """Return the sorted names of the corpora that are seen."""
+        """Return the sorted names of the corpora in the snapshot."""
         self.ask(CORPORA)
         if self._corpora is None:
             with self.reading() as connection:
@@ -126,13 +126,13 @@ class Moment:
         return sorted(self._corpora)
 
     def events(self, question: Question, *, after: int = 0) -> list[Event[Any]]:
-        """Return the events that answer, the stored ones before those of the step."""
+        """Return the events that answer a question, the stored ones before those of the step."""
         self.ask(question)
         query = question.rows().where(events.c.sequence > after).order_by(events.c.sequence)
         return [*map(Event._make, self._stored(question, query)), *self._drafted(question)]
 
     def newest(self, question: Question) -> Event[Any] | None:
-        """Return the newest event that answers; None where there is none."""
+        """Return the newest event that answers a question, or None."""
         if drafts := self._drafted(question):
             # what a step says itself depends on nobody else
             self.ask(question._replace(watched=False))
@@ -142,7 +142,7 @@ class Moment:
         return next(map(Event._make, self._stored(question, query)), None)
 
     def subjects(self, question: Question) -> list[str]:
-        """Return the sorted subjects of the events that answer."""
+        """Return the sorted subjects of the events that answer a question."""
         self.ask(question)
         # in the order of the index, which then has all that is asked
         query = question.rows(events.c.subject).order_by(events.c.subject)
@@ -161,7 +161,7 @@ class Moment:
     # Remembering
 
     def remember(self, name: object, compute: Callable[[], R]) -> R:
-        """Return what `compute` returned before under this name, or call it."""
+        """Return the stored result of `compute` under this name, or call it."""
         if name in self._answers:
             known: R
             known, questions = self._answers[name]
@@ -179,7 +179,7 @@ class Moment:
         return answer
 
     def forget(self, rows: Iterable[Any]) -> None:
-        """Forget the answers that events of these corpora, kinds and subjects may change."""
+        """Forget answers that events of these corpora, kinds and subjects may change."""
         if changes := _changes(rows):
             self._answers = {
                 name: (answer, asked)
@@ -190,7 +190,7 @@ class Moment:
     # Moving
 
     def refresh(self, connection: sa.Connection) -> None:
-        """Move to now; refuse, in a step, where an answer of the step is another one now."""
+        """Move to the present; in a step, refuse if an answer that the step used has changed."""
         if self._corpora is not None:
             self._last |= dict.fromkeys(_corpora(connection) - self._corpora, (0, ""))
         rows: list[Any] = []
@@ -204,7 +204,7 @@ class Moment:
         self.follow(rows)
 
     def follow(self, rows: Sequence[Any]) -> None:
-        """Move to events that were committed, whatever they change."""
+        """Move to events that were committed, without a check of their effect."""
         self.forget(rows)
         self._last |= {row.corpus: (row.sequence, row.sha256) for row in rows}
         if self._corpora is not None:
@@ -212,7 +212,7 @@ class Moment:
 
 
 def require_same(asked: Iterable[Question], changes: Changes) -> None:
-    """Refuse changes after which something that was asked has another answer."""
+    """Refuse changes that alter the answer to a question already asked."""
     for question in asked if changes else ():
         if (subject := question.changed(changes)) is not None:
             named = question.kind == Stored.kind
@@ -237,9 +237,9 @@ def _corpora(connection: sa.Connection) -> frozenset[str]:
 
 
 def remembered(function: F) -> F:
-    """Let a function of a view answer once for an operation; see `Store.remember`.
+    """Cache the result of a view's function for one operation; see `Store.remember`.
 
-    A view has its store as `store`, and as `identity` its name among the views of that.
+    A view has attributes `store`, and `identity`, its name among the views of that store.
     """
 
     @functools.wraps(function)

@@ -38,14 +38,14 @@ class Objects:
     folder: Folder
 
     def put(self, data: bytes) -> str:
-        """Store an object durably and return its hash; one that is there gets younger."""
+        """Store an object durably and return its hash; an existing one gets the present time."""
         name = sha256_bytes(data)
         if not self.folder.renew(_key(name), len(data)):
             self.folder.write(_key(name), data)
         return name
 
     def put_stream(self, write: Callable[[IO[bytes]], None]) -> str:
-        """Store what `write` puts into a stream, never all of it in memory."""
+        """Store the data that `write` puts into a stream, without holding all of it in memory."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "content"
             with path.open("wb") as stream:
@@ -56,7 +56,7 @@ class Objects:
         return name
 
     def copy_from(self, other: Objects, name: str) -> bool:
-        """Store an object of another data root; return whether it was not there, or altered."""
+        """Store an object of another data root; return whether it was missing or altered here."""
         with suppress(IntegrityError):
             self.require(name)
             return False
@@ -80,7 +80,7 @@ class Objects:
         return self.put(buffer.getvalue())
 
     def get(self, name: str, key: str = "") -> bytes:
-        """Return an object, found by a key; refuse one that is not what its name says."""
+        """Return an object; refuse one whose hash is not its name."""
         with self._present(name, key):
             data = self.folder.read(_key(name))
         self._require_same(sha256_bytes(data), name, key)
@@ -108,7 +108,7 @@ class Objects:
         return table
 
     def require(self, name: str, key: str = "") -> None:
-        """Refuse an object that is gone or was altered; a file is hashed once a process."""
+        """Refuse an object that is gone or altered; a file is hashed once for each process."""
         if not self.folder.is_local:
             self.get(name, key)
             return
@@ -122,7 +122,7 @@ class Objects:
 
     @contextmanager
     def as_file(self, name: str, key: str = "") -> Iterator[Path]:
-        """Give an object as a file of this machine, which must not be changed."""
+        """Give an object as a local file, which must not be changed."""
         if self.folder.is_local:
             self.require(name, key)
             yield self.path(name)
@@ -133,7 +133,7 @@ class Objects:
             yield path
 
     def path(self, name: str) -> Path:
-        """Return where an object lies on a local root."""
+        """Return the path of an object on a local root."""
         return self.folder.path(_key(name))
 
     def has(self, name: str) -> bool:
@@ -141,11 +141,11 @@ class Objects:
         return self.folder.exists(_key(name))
 
     def found(self) -> Iterator[FoundFile]:
-        """Iterate over all objects, and the parts of killed writes; what others put is theirs."""
+        """Iterate over all objects and rests of interrupted writes; other files are ignored."""
         return (file for file in self.folder.files(FOLDER) if _NAME.fullmatch(file.name))
 
     def remove(self, found: FoundFile) -> None:
-        """Remove an object, or the part of one."""
+        """Remove an object, or the rest of an interrupted write."""
         self.folder.delete(found.key)
 
     @contextmanager

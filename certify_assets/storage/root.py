@@ -1,4 +1,4 @@
-"""The place of a data root: its files, its objects and its database, without their keys."""
+"""The location of a data root: its files, objects and database, without their keys."""
 
 # What a data root holds:
 #
@@ -46,7 +46,7 @@ def default_root() -> str:
 
 
 def chain_of(key: str) -> str:
-    """Return the corpus whose chain of events has a key; "" for those of the data root."""
+    """Return the corpus whose chain records a key; "" for the chain of the data root."""
     parts = key.split("/")
     place = _CORPUS_PLACES.get(parts[0], len(parts))
     return parts[place].partition(".")[0] if place < len(parts) else ""
@@ -54,7 +54,7 @@ def chain_of(key: str) -> str:
 
 @dataclass(frozen=True)
 class Root:
-    """The place of a data root: a folder, or a URL such as ``s3://…``."""
+    """The location of a data root: a folder, or a URL such as ``s3://…``."""
 
     root: str
 
@@ -62,14 +62,14 @@ class Root:
         if _PASSWORD.match(self.root):
             # not repeated here: pages, metadata and messages name the root
             raise InputError(
-                "the data root's URL holds a password, which pages and messages would show. Take "
-                "it out, and give it to fsspec by its configuration (such as "
+                "the data root's URL holds a password, which pages and messages would show. "
+                "Remove it, and give it to fsspec by its configuration (such as "
                 "FSSPEC_SFTP_PASSWORD)."
             )
 
     @property
     def folder(self) -> Folder:
-        """Files of the data root: those that users place, and pages."""
+        """Files of the data root: files that users place, and pages."""
         return Folder(self.root)
 
     @property
@@ -87,19 +87,19 @@ class Root:
 
     @property
     def is_local(self) -> bool:
-        """Whether the root is a folder of this machine."""
+        """Whether the root is a local folder."""
         return self.folder.is_local
 
     def locate(self, key: str) -> str:
-        """Return where the copy of a page lies: a path, or a URL on a remote root."""
+        """Return the location of a page's copy: a path, or a URL on a remote root."""
         return self.folder.locate(f"{PAGES}/{key}")
 
     def local_path(self, key: str) -> Path:
-        """Return the path of a file of the data root; refuse a remote one, which has none."""
+        """Return the path of a file of the data root; refuse a remote root."""
         return self.folder.path(key)
 
     def scratch(self, key: str) -> Path:
-        """Return a folder of this machine for what long work keeps to resume; nothing reads it."""
+        """Return a local folder in which long work keeps checkpoints; nothing else reads it."""
         # outside of the data root, which may be remote, and which backups copy
         from certify_assets.files import sha256_bytes
 
@@ -111,7 +111,7 @@ class Root:
         return path
 
     def forget_work(self, older_days: float) -> None:
-        """Remove what killed processes left to resume, where nobody came back for so long."""
+        """Remove old checkpoints that interrupted processes left."""
         import shutil
 
         for path in self.scratch("judges").parent.glob("*/*/*"):
@@ -119,13 +119,13 @@ class Root:
                 shutil.rmtree(path, ignore_errors=True)
 
     def keeps_work(self, key: str) -> bool:
-        """Whether a killed process left something to resume."""
+        """Whether an interrupted process left a checkpoint."""
         return any(not path.name.startswith(".") for path in self.scratch(key).iterdir())
 
     def read_settings(self, key: str, variable: str) -> tuple[str, str | None]:
-        """Return where users write settings and their text, None where there are none.
+        """Return the location and text of users' settings, or None.
 
-        They are in the file that a variable of the environment names, else under the key.
+        They are in the file that an environment variable names, or else under the key.
         """
         named, folder = os.environ.get(variable), self.folder
         where = named or folder.locate(key)

@@ -1,4 +1,4 @@
-"""What a data root holds by its keys, at one moment or now, and the two ways to change it."""
+"""A data root by its keys, at one moment or now, and the two ways to change it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _COPIED: Final = (
 
 
 class Pins(NamedTuple):
-    """What the keys of some areas name in a view, whatever is stored under them now."""
+    """The objects that keys of some areas name in a view, independent of the current ones."""
 
     files: Mapping[str, str] = {}
     areas: frozenset[str] = frozenset()  # keys, and folders with all that is below them
@@ -48,8 +48,8 @@ class Pins(NamedTuple):
 class Store(Root):
     """A data root: documents and tables by keys, and events.
 
-    Every answer is of now, or where `now` gave the store, of that moment until `refresh`. What is
-    written is an event at once, or at the end of the step that is under way.
+    Every answer reflects the present. A store returned by `now` keeps answering for that moment
+    until `refresh`. A write becomes an event at once, or at the end of the step that is under way.
     """
 
     pins: Pins = field(default=Pins(), hash=False)
@@ -61,24 +61,24 @@ class Store(Root):
         return self._moment or Moment(Root(self.root))
 
     def now(self) -> Store:
-        """Return the data root at this moment; what is of a moment is returned as it is."""
+        """Return the data root at this moment; a store of a moment returns itself."""
         return self if self._moment else replace(self, _moment=self._seen)
 
     def within(self, connection: sa.Connection) -> Store:
-        """Return what a transaction sees, its own events included."""
+        """Return the data root as a transaction sees it, including its own events."""
         return Store(self.root, _moment=Moment(Root(self.root), connection))
 
     def pinned(self, files: Mapping[str, str], areas: Iterable[str]) -> Store:
-        """Return a view in which the keys of some areas name what they are given, or nothing.
+        """Return a view in which the keys of some areas name only the given objects.
 
-        All else, and the step that is under way, are those of the store itself.
+        Everything else, and the step that is under way, are those of the store itself.
 
         Parameters
         ----------
         files : Mapping[str, str]
             SHA-256 of objects by keys.
         areas : Iterable[str]
-            Keys, and folders with all that is below them.
+            Keys, and folders with everything below them.
         """
         pins = Pins({}, frozenset(areas))
         covered = {key: sha256 for key, sha256 in files.items() if pins.cover(key)}
@@ -86,13 +86,13 @@ class Store(Root):
 
     @property
     def unpinned(self) -> Store:
-        """The store itself, where this is a pinned view of it."""
+        """The store itself, if this is a pinned view of it."""
         return replace(self, pins=Pins())
 
     # Keys
 
     def current(self, key: str) -> str:
-        """Return the SHA-256 of what is stored under a key; "" where nothing is."""
+        """Return the SHA-256 of the object under a key; "" if there is none."""
         if self.pins.cover(key):
             return self.pins.files.get(key, "")
         seen, question = self._seen, Question(chain_of(key), Stored.kind, key)
@@ -116,12 +116,12 @@ class Store(Root):
         return bool(self.current(key))
 
     def hashes(self, areas: Iterable[str]) -> dict[str, str]:
-        """Return the SHA-256 of what is stored under keys, and directly below those of folders."""
+        """Return the SHA-256 of the objects under keys, and directly below folders."""
         keys = (key for area in areas for key in (area, *(f"{area}/{n}" for n in self.names(area))))
         return {key: sha256 for key in keys if (sha256 := self.current(key))}
 
     def sha256(self, key: str) -> str:
-        """Return the SHA-256 of what is stored under the key; refuse one that has nothing."""
+        """Return the SHA-256 of the object under the key; refuse a key without one."""
         found = self.current(key)
         if not found:
             # a run writes all that is stored of a corpus
@@ -134,11 +134,11 @@ class Store(Root):
         return found
 
     def read_bytes(self, key: str) -> bytes:
-        """Return what is stored under the key."""
+        """Return the bytes stored under the key."""
         return self.objects.get(self.sha256(key), key)
 
     def as_file(self, key: str) -> AbstractContextManager[Path]:
-        """Give what is stored under the key as a file of this machine, which must not change."""
+        """Give the object under the key as a local file, which must not be changed."""
         return self.objects.as_file(self.sha256(key), key)
 
     def write_bytes(self, key: str, data: bytes) -> str:
@@ -146,15 +146,15 @@ class Store(Root):
         return self.point(key, self.objects.put(data))
 
     def write_stream(self, key: str, write: Callable[[IO[bytes]], None]) -> str:
-        """Store what `write` puts into a stream; return its SHA-256."""
+        """Store the data that `write` puts into a stream; return its SHA-256."""
         return self.point(key, self.objects.put_stream(write))
 
     def delete(self, key: str) -> None:
-        """Let nothing be stored under the key any more."""
+        """Remove the object from the key."""
         self.point(key, "")
 
     def remove_tree(self, folder: str) -> list[str]:
-        """Let nothing be stored below a folder any more; return the keys that had something."""
+        """Remove all objects from keys below a folder; return these keys."""
         gone = [key for key in self._seen.subjects(self._below(folder)) if self.exists(key)]
         for key in gone:
             self.delete(key)
@@ -178,7 +178,7 @@ class Store(Root):
 
     @contextmanager
     def as_folder(self, key: str) -> Iterator[Path]:
-        """Give the files directly below a key as a folder of this machine, for reading alone."""
+        """Give the files directly below a key as a local folder, for reading only."""
         import tempfile
 
         with tempfile.TemporaryDirectory() as folder, ExitStack() as files:
@@ -188,11 +188,11 @@ class Store(Root):
             yield Path(folder)
 
     def point(self, key: str, sha256: str) -> str:
-        """Let a key name an object that is stored, and return that; "" lets it name none."""
+        """Let a key name a stored object, and return the object's hash; "" empties the key."""
         # the name of a corpus or of a run can never lead outside of the pages
         self.locate(key)
         if self.pins.cover(key):
-            raise ValueError(f"{key} is pinned, so that it names the same for ever")
+            raise ValueError(f"{key} is pinned, so it always names the same object")
         view, question = self.now(), Question(chain_of(key), Stored.kind, key, watched=False)
         if _content(view._seen.newest(question)) == sha256:
             # what stays as it is must still be so at the end of the step
@@ -225,8 +225,8 @@ class Store(Root):
     ) -> list[Event[P]]:
         """Return the events of a kind, of one subject or of all, the oldest first.
 
-        With `after` those after a number. A step that reads them commits even if others follow,
-        unless they are watched.
+        With `after`, only those with a larger number. A step that reads them commits even if others
+        follow, unless they are watched.
         """
         question = Question(corpus, kind.kind, subject or "", subject is None, watched)
         return self._seen.events(question, after=after)
@@ -234,7 +234,7 @@ class Store(Root):
     def last(
         self, corpus: str, kind: type[P], subject: str | None = None, *, watched: bool = True
     ) -> Event[P] | None:
-        """Return the last event of a kind, of one subject or of all; None where there is none."""
+        """Return the last event of a kind, of one subject or of all, or None."""
         question = Question(corpus, kind.kind, subject or "", subject is None, watched)
         return self._seen.newest(question)
 
@@ -257,7 +257,7 @@ class Store(Root):
     ) -> Iterator[sa.Row[Any]]:
         """Give the rows of an index as of now: all, or those where a column has one of the values.
 
-        A step that asks notices others only by the events that it asks for as well.
+        A step notices changes by others only through the events that it also asks for.
         """
         queries = [query]
         if column is not None:
@@ -269,8 +269,8 @@ class Store(Root):
     def ledger(self, corpus: str) -> Head:
         """Return the head of a corpus as documents name it under ``ledger``.
 
-        Every document that leaves the house carries it, so that an older database is noticed. No
-        step fails when other events follow.
+        Every document that leaves the data root carries it, so that an older database is noticed.
+        Later events do not make a step fail.
         """
         sequence, sha256 = self._seen.last(corpus)
         return {"corpus": corpus, "sequence": sequence, "sha256": sha256}
@@ -287,17 +287,17 @@ class Store(Root):
         if not self.holds(**head):
             raise LedgerError(
                 f"the ledger of {head['corpus']} lost event {head['sequence']} that {who} names: "
-                "an older database was put back; restore the newer one."
+                "an older database was restored; restore the newer one."
             )
 
     # Moments and steps
 
     def remember(self, name: object, compute: Callable[[], R]) -> R:
-        """Return what `compute` returned before under this name, or call it."""
+        """Return the stored result of `compute` under this name, or call it."""
         return self._seen.remember((name, *sorted(self.pins.files.items())), compute)
 
     def refresh(self) -> None:
-        """Move to now; refuse, in a step, where an answer of the step is another one now."""
+        """Move to the present; in a step, refuse if an answer that the step used has changed."""
         with self._seen.reading() as connection:
             self._seen.refresh(connection)
 
@@ -318,18 +318,18 @@ class Store(Root):
         Parameters
         ----------
         token : str, optional
-            Name of the request: where events with it are there, nothing is committed again.
+            Name of the request; if events with this name exist, nothing is committed again.
 
         Raises
         ------
         ChangedInputError
-            If something that the block read was replaced meanwhile.
+            If an object that the block read was replaced meanwhile.
         MissingObjectError
             If an object that the block stored was removed meanwhile.
         """
         if self._moment is None:
             # each write would commit by itself
-            raise ValueError("a step needs a store of one moment; take that of `now()`")
+            raise ValueError("a step needs a store of one moment; use that of `now()`")
         seen = self._moment
         if seen.step is not None:
             yield seen.step
@@ -347,13 +347,13 @@ class Store(Root):
         step.committed()
 
     def commit(self) -> None:
-        """Commit what the step that is under way has written so far, whatever becomes of it."""
+        """Commit what the step has written so far, even if the step fails later."""
         if (step := self._seen.step) is not None:
             self._commit(step)
             step.committed()
 
     def _commit(self, step: OpenStep, token: str = "") -> None:
-        """Append what the step has written; nothing where events with the token are there."""
+        """Append the step's events, unless events with its token exist already."""
         token = token or uuid.uuid4().hex
         drafts = [draft._replace(token=token) for draft in step.drafts]
         if not drafts:
@@ -372,9 +372,9 @@ class Store(Root):
     ) -> list[Event[Any]]:
         """Append events while nobody else writes to the corpus; return them.
 
-        For milliseconds of work: claims, numbers, labels. The work reads, and returns what happened
-        by the names of requests. A request that is there already is not appended again. Within a
-        step this is committed at once, whatever becomes of the step.
+        Use it for milliseconds of work: claims, numbers, labels. The work reads, and returns events
+        by the names of requests. A request that exists already is not appended again. Within a step
+        this is committed at once, even if the step fails later.
         """
         seen = self._seen
         with self._writing({corpus}) as connection:
@@ -391,7 +391,7 @@ class Store(Root):
 
     @contextmanager
     def _writing(self, corpora: set[str]) -> Iterator[sa.Connection]:
-        """Give a transaction that is alone with corpora, and with those that the step has read."""
+        """Give a transaction with exclusive access to corpora, and to those that the step read."""
         seen = self._seen
         # who asks for the corpora reads the chain that a new one is noted in
         begun = {CORPORA.corpus for corpus in corpora if not seen.last(corpus)[0]}
@@ -401,9 +401,9 @@ class Store(Root):
 
     @contextmanager
     def workplace(self, key: str) -> Iterator[Path]:
-        """Give a folder for what long work keeps to resume, to one process at a time.
+        """Give a folder for checkpoints of long work, to one process at a time.
 
-        It is removed once the block has ended well, and the step that it is part of is committed.
+        It is removed once the block has succeeded and its step is committed.
         """
         # not in the folder, which whoever held the lock removes
         above, _, name = key.rpartition("/")
@@ -414,7 +414,7 @@ class Store(Root):
             self.once_committed(functools.partial(shutil.rmtree, folder, ignore_errors=True))
 
     def once_committed(self, done: Callable[[], object]) -> None:
-        """Call something when the step that is under way is committed, at once without one."""
+        """Call a function when the current step is committed, or at once without a step."""
         if (step := self._seen.step) is not None:
             step.after.append(done)
         else:
@@ -426,7 +426,9 @@ def _content(event: Event[Any] | None) -> str:
 
 
 def publish(root: str, key: str) -> bool:
-    """Copy what is stored under a key to where people open it; return whether there is a copy."""
+    """Copy the object under a key to the place where people open it; return whether there is a
+    copy.
+    """
     if not key.endswith(_COPIED):
         return False
     # as it is now: another process may copy an older one at the same time
@@ -441,7 +443,7 @@ def publish(root: str, key: str) -> bool:
 
 
 def publish_all(store: Store) -> int:
-    """Make all pages again; return how many there are."""
+    """Write the copies of all pages again; return their number."""
     query = sa.select(events.c.subject).where(events.c.kind == Stored.kind).distinct()
     with store.database.reading() as connection:
         keys = list(connection.scalars(query))

@@ -56,17 +56,17 @@ _SETTINGS = {
 
 
 def without_credentials(text: str) -> str:
-    """Take user and password out of every URL in a text."""
+    """Remove user and password from every URL in a text."""
     return _CREDENTIALS.sub("", text)
 
 
 def said_by(error: Exception) -> str:
-    """Return the beginning of what MLflow or the network says, in one line."""
+    """Return the beginning of an error of MLflow or the network, in one line."""
     return without_credentials(" ".join(str(error).split()))[:200]
 
 
 def mlflow_client(uri: str) -> Any:
-    """Return MLflow's client of a server or database, which does not wait long for an answer."""
+    """Return MLflow's client of a server or database, with short timeouts."""
     # imported here: MLflow costs about two CPU seconds, and only steps that record pay them
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
@@ -94,7 +94,7 @@ def tracking_uri(store: Store) -> str:
 
 
 def make_database(path: Path) -> None:
-    """Make MLflow's database of a data root where there is none yet, whole or not at all."""
+    """Make MLflow's database of a data root if it is missing, completely or not at all."""
     # its migrations are no transaction: of a database that a kill left between two of them MLflow
     # never takes a record again
     if path.exists():
@@ -129,7 +129,7 @@ class DatasetRead:
 
 @dataclass(frozen=True)
 class Summary:
-    """The MLflow run that sums steps up: their runs are its children."""
+    """The MLflow run that sums up steps; their runs are its children."""
 
     name: str
     # one run has all of them: the first step makes it, the others find it
@@ -212,11 +212,11 @@ class Tracker:
         return f"{without_credentials(base).rstrip('/')}/#/experiments/{experiment}/runs/{run}"
 
     def experiment_page(self, address: str) -> str:
-        """Return where an MLflow UI shows the records; its first page shows other things."""
+        """Return the address at which an MLflow UI shows the records; its first page does not."""
         return f"{address}/#/experiments/{self._experiment_id(self._client())}/runs"
 
     def _experiment_id(self, client: Any) -> str:
-        """Return the id of the experiment of the records, made where there is none."""
+        """Return the id of the experiment of the records; make the experiment if it is missing."""
         # a server decides for itself where artifacts go
         place = None if self.uri.startswith("http") else self.artifact_root
         name = _EXPERIMENT
@@ -234,7 +234,7 @@ class Tracker:
 
 
 def _sum_up(client: Any, experiment: str, summary: Summary, head: str, now: int) -> str:
-    """Add what a step found to the run of its summary, made where there is none; return its id."""
+    """Add a step's results to its summary run, made if it is missing; return the run's id."""
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, RunTag
 
     name = sha256_bytes(canonical_json(dict(summary.tags)))
@@ -260,14 +260,14 @@ def _sum_up(client: Any, experiment: str, summary: Summary, head: str, now: int)
 
 
 class Recorded(NamedTuple):
-    """Result of recording: the page in the MLflow UI, or why MLflow did not take the record."""
+    """Result of recording: the page in the MLflow UI, or why MLflow refused the record."""
 
     url: str | None
     reason: str = ""
 
 
 def write_record(store: Store, record: Record) -> Recorded:
-    """Write a record to MLflow; say why where MLflow does not take it."""
+    """Write a record to MLflow; if MLflow refuses it, say why."""
     place = os.environ.get("MLFLOW_TRACKING_URI", "")
     failed, reason = _FAILED.get(place, (-_PAUSE_SECONDS, ""))
     if time.monotonic() - failed < _PAUSE_SECONDS:

@@ -1,4 +1,4 @@
-"""Files behind URLs: what is there, and copies of them within limits."""
+"""Files behind URLs: listings of them, and copies within limits."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def is_web_address(text: object) -> bool:
 
 
 def is_url(place: str | Path) -> bool:
-    """Whether a place is a URL and no path of this machine."""
+    """Whether a location is a URL, not a local path."""
     return "://" in str(place)
 
 
 def absolute(place: str) -> str:
-    """Return a URL as it is, a path from the root of the file system."""
+    """Return a URL unchanged, and a path as an absolute path."""
     return place if is_url(place) else str(Path(place).absolute())
 
 
 def shown_url(place: str) -> str:
-    """Return a path or URL as it may be logged: without name, password and query of a URL."""
+    """Return a path or URL for logs: a URL without name, password and query."""
     if not is_url(place):
         return place
     parts = urlsplit(place)
@@ -55,7 +55,7 @@ def shown_url(place: str) -> str:
 
 
 def file_system(url: str, **options: object) -> tuple[Any, str]:
-    """Return the file system of fsspec that a URL is on, and the path there."""
+    """Return the fsspec file system of a URL, and the path on it."""
     shown = shown_url(url)
     try:
         import fsspec
@@ -78,9 +78,9 @@ def file_system(url: str, **options: object) -> tuple[Any, str]:
 
 @contextmanager
 def local_copies(places: Sequence[str]) -> Iterator[list[Path]]:
-    """Yield local paths for paths and URLs, those of URLs as copies while the block lasts.
+    """Yield local paths for paths and URLs; URLs are copied for as long as the block lasts.
 
-    Sentences on a copy name its URL.
+    Messages about a copy name its URL.
     """
     with tempfile.TemporaryDirectory(prefix="certify-incoming-") as folder:
         found = {
@@ -99,7 +99,7 @@ def local_copies(places: Sequence[str]) -> Iterator[list[Path]]:
 
 @dataclass(frozen=True)
 class RemoteFiles:
-    """The files behind a URL, by their paths below it; "" is the place itself, if it is a file."""
+    """The files behind a URL, by their paths below it; "" is the URL itself, if it is a file."""
 
     shown: str  # the URL without secrets
     system: Any
@@ -108,7 +108,7 @@ class RemoteFiles:
 
     @classmethod
     def of(cls, url: str) -> RemoteFiles:
-        """Look what is behind a URL; raise an InputError where nobody can."""
+        """List the files behind a URL; raise an InputError if they cannot be listed."""
         shown, (system, root) = shown_url(url), file_system(url)
         with _asking(shown):
             system.invalidate_cache()
@@ -120,12 +120,12 @@ class RemoteFiles:
             # the other side chose it
             if ".." in name.split("/") or "\0" in name or not name:
                 raise InputError(
-                    f"{shown} names a file {name!a} that would lie outside of it; it is not read."
+                    f"{shown} names a file {name!a} that lies outside; it is not read."
                 )
         return cls(shown, system, root, inside)
 
     def stamps(self) -> dict[str, str]:
-        """Return for every file what differs once its content does, without reading any."""
+        """Return a stamp of every file that changes with its content; no file is read."""
         return {
             place: sha256_bytes(repr([str(info.get(name)) for name in _STAMPS]).encode("utf-8"))
             for place, info in self.about.items()

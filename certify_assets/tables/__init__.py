@@ -1,1 +1,1 @@
-"""Tables as people write them: files of every kind, and their cells as scores, outcomes, names."""
+"""Tables from files of every kind, and their cells read as scores, outcomes and names."""

@@ -1,4 +1,4 @@
-"""How far reviewers agree: Cohen's kappa with its interval, and what each of them adds to it."""
+"""How far reviewers agree: Cohen's kappa with its interval, and figures of each reviewer."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Agreement:
 
 
 class ReviewerLabel(Protocol):
-    """What a reviewer says of a run; no outcome takes back what was said before."""
+    """A reviewer's label of a run; an empty one takes back the earlier one."""
 
     @property
     def reviewer(self) -> str:
@@ -112,7 +112,7 @@ class Said(NamedTuple):
 
 
 def valid_labels(labels: Iterable[ReviewerLabel]) -> list[Said]:
-    """Return the last statement of each reviewer on each run, those taken back left out."""
+    """Return each reviewer's last label of each run, without those taken back."""
     last = {(label.reviewer, label.trajectory_id): label.outcome for label in labels}
     return [Said(*names, outcome) for names, outcome in last.items() if outcome is not None]
 
@@ -124,7 +124,7 @@ def measure_agreement(
     gold: Sequence[tuple[Said, int]] = (),
     draws: int = DRAWS,
 ) -> Agreement:
-    """Measure the agreement of reviewers; `tasks` by runs, `gold` with the known outcomes.
+    """Measure the agreement of reviewers, given the task of each run and known outcomes (`gold`).
 
     With several pairs of reviewers kappa is pooled: one minus the sum of observed disagreements
     over the sum of those expected from each pair's own margins (de Vries et al. 2008, Field
@@ -157,13 +157,13 @@ def measure_agreement(
 
 
 def _codes(names: Sequence[Hashable]) -> Integers:
-    """Number names in the order in which they first come."""
+    """Number names in the order of their first occurrence."""
     number: dict[Hashable, int] = {}
     return np.array([number.setdefault(name, len(number)) for name in names], dtype=np.int64)
 
 
 def _kappa(who: Integers, counts: Floats) -> float:
-    """Return the pooled kappa, NaN for none.
+    """Return the pooled kappa, NaN where it is undefined.
 
     Counts are pairs, successes of the first, successes of the second, and differences.
     """

@@ -16,7 +16,7 @@ from certify_assets.errors import InputError
 
 
 class TableError(InputError):
-    """What keeps a table from being read, and columns and settings that would settle it."""
+    """The faults that keep a table from being read; columns and settings that would help."""
 
     def __init__(self, problems: Sequence[str], options: Mapping[str, str]) -> None:
         self.options = dict(options)
@@ -28,12 +28,12 @@ class TableError(InputError):
 
     @property
     def lead(self) -> str:
-        """What leads a call with the options: only users know some values, so it does not run."""
+        """Word before the suggested call: "fill in" if only users know a value, else "try"."""
         return "fill in" if {"NAME", "NUMBER", "VALUE"} & {*self.options.values()} else "try"
 
 
 class ScoreScaleError(TableError):
-    """Scores that are not on the scale that they are said to have."""
+    """Scores that are not on the declared scale."""
 
 
 #: words in the names of columns that may be meant, the likelier first
@@ -50,7 +50,7 @@ _LIKELY = {
 
 
 def likely_column(kind: str, found: Sequence[str], taken: Collection[str] = ()) -> dict[str, str]:
-    """Return the one column that may be meant by a kind, under that kind, if there is one."""
+    """Return the one column that may hold a kind of values, under that kind, if there is one."""
     for word in _LIKELY.get(kind, "").split():
         named = [name for name in found if word in name.lower() and name not in taken]
         if named:
@@ -72,7 +72,7 @@ _Read = TypeVar("_Read")
 
 
 def each(values: Iterable[Any], read: Callable[[Any], _Read]) -> list[_Read]:
-    """Read every value of a column, once where several are alike."""
+    """Read every value of a column; equal values are read once."""
     try:
         return list(map(lru_cache(None, typed=True)(read), values))
     except TypeError:
@@ -81,7 +81,7 @@ def each(values: Iterable[Any], read: Callable[[Any], _Read]) -> list[_Read]:
 
 
 def number_of(value: Any) -> float | None:
-    """Return a cell as a number: NaN where it is empty, None where it is no number."""
+    """Return a cell as a number: NaN where it is empty, None where it is not a number."""
     if value is None or (isinstance(value, str) and value.strip().lower() in MISSING_TEXT):
         return math.nan
     if isinstance(value, bool) or not isinstance(value, (str, *_NUMBERS)):
@@ -95,7 +95,7 @@ def number_of(value: Any) -> float | None:
 
 
 def name_of(value: Any) -> str | None:
-    """Return a name as text, or None where it is none."""
+    """Return a name as text, or None where the cell cannot name anything."""
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, _NAMES):
@@ -109,7 +109,7 @@ def name_of(value: Any) -> str | None:
 
 
 def word_of(value: Any) -> str | float:
-    """Return a cell as labels are compared: without case, and 0 and 0.0 as one."""
+    """Return a cell as labels are compared: case is ignored, and 0 and 0.0 are equal."""
     text = str(value).strip().lower()
     number = number_of(text)
     return text if number is None or math.isnan(number) else number

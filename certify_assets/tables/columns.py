@@ -1,6 +1,6 @@
 """The columns of a table, read as scores, outcomes or names.
 
-A library alone reads most of what is refused here as other numbers, as other tasks, or as none.
+Libraries read most of the cells refused here as other numbers, as other tasks, or as missing.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def _empty(names: Sequence[str]) -> Collection[str]:
 
 _WRITTEN: Final[Rule] = (
     _thousands,
-    ": {value} may be a thousand or a decimal. Write every score with its decimals, and none "
-    "with separators of thousands.",
+    ": {value} may be a thousand or a decimal. Write every score with its decimals and without "
+    "thousands separators.",
 )
 #: of scores as they are read: None where a cell is no number
 _SCORES: Final[tuple[Rule, ...]] = (
@@ -82,7 +82,7 @@ _SCORES: Final[tuple[Rule, ...]] = (
 _NAMES: Final[tuple[Rule, ...]] = (
     (
         lambda names: {None}.intersection(names),
-        ": {value} is no name but a {kind}. Give text or a whole number.",
+        ": {value} is a {kind}, not a name. Give text or a whole number.",
     ),
     (_unwritable, ": {value} holds a NUL or half a character. Correct the text."),
 )
@@ -94,7 +94,7 @@ _IDS: Final[tuple[Rule, ...]] = (
 
 
 class ColumnReader:
-    """Reads the columns of one table; `settle` refuses all that was found wrong."""
+    """Reads the columns of one table; `settle` raises all faults together."""
 
     def __init__(self, table: Table, settings: TableSettings | None = None) -> None:
         self.table, self.settings = table, settings or TableSettings()
@@ -104,12 +104,12 @@ class ColumnReader:
         self.notes: list[str] = []
 
     def settle(self) -> None:
-        """Raise the error of all that was gathered."""
+        """Raise one error with all faults found."""
         if self.problems:
             raise TableError(self.problems, self.remedies)
 
     def lacks(self, kind: str, name: str) -> None:
-        """Refuse a table without a column; say which one may be meant."""
+        """Refuse a table that lacks a column; say which column may be meant."""
         self.problems.append(
             f"{self.table.path} has no column {name!r}; its columns are {self.table.listed}. "
             f"Rename one, or name it with --columns {kind}=NAME."
@@ -129,7 +129,7 @@ class ColumnReader:
         values: Sequence[Any],
         distinct: Sequence[Any] | None = None,
     ) -> bool:
-        """Whether what was read of a column obeys rules; refuse the first that it breaks."""
+        """Whether the values of a column obey rules; refuse the first rule that is broken."""
         for broken, sentence in rules:
             if bad := set(broken(values if distinct is None else distinct)):
                 places = [place for place, value in enumerate(values) if value in bad]
@@ -140,7 +140,7 @@ class ColumnReader:
         return True
 
     def scores(self, column: str) -> Floats:
-        """Return finite numbers, NaN where there is none."""
+        """Return finite numbers, NaN for empty cells."""
         stored = self.table.columns[column]
         if stored.dtype != object and not np.isinf(stored).any():
             return stored.astype(np.float64)
@@ -155,7 +155,9 @@ class ColumnReader:
         return np.array(numbers if self._obeys(column, _SCORES, numbers) else 0.0, dtype=np.float64)
 
     def outcomes(self, column: str, *, named: bool) -> NDArray[np.int8]:
-        """Return 0 and 1, −1 where there is none; `named` refuses settings that name none."""
+        """Return 0 and 1, −1 for empty cells; with `named`, refuse settings whose values do not
+        occur.
+        """
         values, words = self.table.columns[column], OutcomeColumn(column, self.settings)
         plain = values.dtype != object and not (self.settings.provenance() or words.contrary)
         if plain and np.isin(values, (0, 1)).all():
@@ -174,11 +176,11 @@ class ColumnReader:
         return np.array(read, dtype=np.int8)
 
     def names(self, column: str) -> Objects:
-        """Return a name a row, empty where there is none."""
+        """Return the name in each row, empty where it is missing."""
         return self._named(column, _NAMES)[0]
 
     def ids(self, column: str) -> Objects:
-        """Return a name a row, none empty; refuse one that is there in two spellings."""
+        """Return the name in each row; refuse an empty one, and one in two spellings."""
         names, distinct = self._named(column, _IDS)
         if self.settings.ids and (spelling := folding(distinct)):
             one, other = next(iter(spelling.items()))
@@ -190,7 +192,9 @@ class ColumnReader:
         return names
 
     def unique_ids(self, column: str) -> Objects:
-        """Return a name a row, none empty; refuse one that is there twice, or in two spellings."""
+        """Return the name in each row; refuse an empty one, a repeated one, and one in two
+        spellings.
+        """
         names, distinct = self._named(column, _IDS)
         if len(distinct) == names.size:
             self._refuse_alike(column, names, distinct, "give each run its own id")
@@ -208,7 +212,7 @@ class ColumnReader:
         return names
 
     def _named(self, column: str, rules: Sequence[Rule]) -> tuple[Objects, list[str]]:
-        """Return a name a row, and the distinct names; refuse names that break a rule."""
+        """Return the name in each row, and the distinct names; refuse names that break a rule."""
         names, cells = self.table.columns[column], self.table.values(column)
         if set(map(type, cells)) != {str}:
             names = array_of(cells := each(cells, name_of))
@@ -220,7 +224,7 @@ class ColumnReader:
         return names, distinct
 
     def _refuse_alike(self, column: str, names: Objects, distinct: list[str], remedy: str) -> bool:
-        """Refuse names that look the same: one task would count as two."""
+        """Refuse different names that look the same, as one task would count as two."""
         pair = two_spellings(distinct)
         if pair is None:
             return False
@@ -235,7 +239,7 @@ class ColumnReader:
 
 
 def _numbers(cells: Sequence[Any], texts: str) -> Sequence[float | None]:
-    """Return scores as numbers, None where a cell is none; `texts` are those among them."""
+    """Return scores as numbers, None where a cell is not one; `texts` joins the texts."""
     kinds = set(map(type, cells))
     if kinds == {float}:
         return cells

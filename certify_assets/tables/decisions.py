@@ -1,4 +1,4 @@
-"""Decisions about a score table, one a row."""
+"""Decisions about a score table, one for each row."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Decisions:
-    """What happens to each row, and the certificates that decide it, at most one a side."""
+    """The decision of each row, and the certificates that decide, at most one for each side."""
 
     table: ScoreTable
     certificates: Sequence[Certificate]
     rows: RowDecisions
 
     def columns(self, places: Integers | slice) -> dict[str, npt.NDArray[Any]]:
-        """Return every column of the file for some rows, and what is decided of them."""
+        """Return every column of the file for some rows, and their decisions."""
         limits = {item.side: item.threshold for item in self.certificates}
         hashes = ";".join(item.sha256 for item in self.certificates)
         found: dict[str, npt.NDArray[Any]] = {
@@ -45,7 +45,7 @@ class Decisions:
         return {name: values[places] for name, values in columns.items()}
 
     def disagreements(self) -> Integers:
-        """Return the places of decided rows whose label says otherwise, the worst first."""
+        """Return the places of decided rows that contradict their label, the worst first."""
         from certify_assets.certificates.sides import disagreements
 
         return disagreements(self.rows.decisions, self.table.scores, self.table.labels)
@@ -61,7 +61,7 @@ class Decisions:
 
 
 def decide_table(certificates: Sequence[Certificate], table: ScoreTable) -> Decisions:
-    """Apply one certificate a side to a score table."""
+    """Apply one certificate for each side to a score table."""
     from certify_assets.certificates import decide
 
     return Decisions(table, certificates, decide(certificates, table.scores))

@@ -1,4 +1,4 @@
-"""Runs that are drawn for labels: the files of draws, their labels, the first draw of a table."""
+"""Runs drawn for labels: the files of draws, their labels, and the first draw of a table."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def names_of(table: ScoreTable) -> tuple[list[str], list[str]]:
 
 
 def filled(source: Any, column: str) -> int:
-    """Return how many cells of a column say something; 0 where the file or frame lacks it."""
+    """Return how many cells of a column are filled; 0 where the column is missing."""
     table = read_table(source, {column})
     cells = table.values(column) if column in table.columns else []
     return sum(cell is not None and cell == cell and str(cell).strip() != "" for cell in cells)
 
 
 def keep_labels(out: Path | None, outcome: str = "outcome") -> None:
-    """Refuse to write over a table that people have labelled, in a column of that name."""
+    """Refuse to overwrite a table with labels in the column of that name."""
     if out is None or not out.is_file() or not out.stat().st_size:
         return
     try:
@@ -62,7 +62,7 @@ def keep_labels(out: Path | None, outcome: str = "outcome") -> None:
     except InputError as error:
         # a sheet that one wrong cell makes unreadable holds labels all the same
         raise InputError(
-            f"{out} is there already and may hold labels. Name another file. ({error})"
+            f"{out} exists already and may hold labels. Name another file. ({error})"
         ) from None
     if count:
         raise InputError(f"{out} holds {number_of(count, 'label')}. Name another file.")
@@ -79,7 +79,7 @@ def drawn_rows(table: ScoreTable, draw: Draw) -> ScoreTable:
 
 
 def drawn_again(table: ScoreTable, draw: Draw) -> ScoreTable | None:
-    """Return the drawn rows in the order of the table; None where another one was drawn from."""
+    """Return the drawn rows in the order of the table; None if the draw is from another table."""
     if draw_of(table, count=1).sha256 != draw.sha256:
         return None
     return replace(table.take(np.sort(draw.rows(*names_of(table)))), sample=draw.inputs)
@@ -103,7 +103,7 @@ def sheet(
     """Return the columns of the file in which drawn runs are labelled.
 
     They are those of the table, with the batch and an empty outcome. Scores and `hidden` columns
-    are left out, since labels are to be given without a look at them.
+    are left out, so that reviewers do not see them.
     """
     batches = _batches(drawn, sides, settings)
     own = drawn.file_columns()
@@ -119,7 +119,7 @@ def sheet(
 
 
 def _batches(drawn: ScoreTable, sides: Sequence[str], settings: Settings) -> NDArray[np.int64]:
-    """Return batches: the runs without which a side certifies nothing, then 5 % at a time."""
+    """Return batches: first the runs that each side needs to certify anything, then 5 % each."""
     rows, alpha, delta = len(drawn), settings.alpha, settings.delta
     planned = planned_rows(rows, alpha, delta, settings.planned_share)
     possible = np.flatnonzero(path_limits(planned, alpha, delta).most >= 0)
@@ -131,7 +131,7 @@ def _batches(drawn: ScoreTable, sides: Sequence[str], settings: Settings) -> NDA
 
 @dataclass(frozen=True)
 class DrawnFile:
-    """A file that `certify sample` wrote, perhaps with labels by now."""
+    """A file that `certify sample` wrote, with or without labels."""
 
     path: Path
     draw: Draw
@@ -142,7 +142,7 @@ class DrawnFile:
 
     @classmethod
     def read(cls, path: Path, reading: ReadingOptions) -> DrawnFile:
-        """Read which runs were drawn, and how."""
+        """Read the drawn runs, and the options of the draw."""
         called = {**COLUMNS, **reading.columns}
         name = called["id"]
         table = read_table(path, {name, BATCH, DRAWN_BY})
@@ -186,7 +186,7 @@ class DrawnFile:
         return rows
 
     def more_labels(self, needed: UnlabelledRunError, rows: ScoreTable) -> UnlabelledRunError:
-        """Return a refusal that names the batch to label, and the first run that needs it."""
+        """Return an error that names the batch to label, and the first run without a label."""
         assert rows.outcomes is not None
         tasks, runs = names_of(rows)
         lacking = np.flatnonzero(rows.outcomes == UNLABELLED).tolist()
@@ -217,7 +217,7 @@ def labels_of_draw(rows: ScoreTable, found: RunLabels | None, table: ScoreTable)
         return rows
     for known, fault, remedy in (
         (table, f"and {table.path} has no such run", "Write trajectory_id alike in both files."),
-        (rows, "which was not drawn", "Labels that were there before a draw prove nothing."),
+        (rows, "which was not drawn", "Labels given before a draw prove nothing."),
     ):
         found.refuse_others(names_of(known)[1], fault, remedy)
     return found.join(rows)
@@ -227,7 +227,7 @@ _BATCH_COLUMNS: Final = ("order", "trajectory_id", "task_id", "seed", "batch_sha
 
 
 def draw_rows(draw: BatchDraw) -> list[tuple[int | str, ...]]:
-    """Return the rows of a draw file, in the order in which runs are labelled if none is wrong."""
+    """Return the rows of a draw file, in the order of labelling if there is no error."""
     tasks = dict(zip(draw.batch.trajectories, draw.batch.tasks, strict=True))
     levels: dict[str, int] = {}
     for side in draw.sides:
@@ -266,8 +266,8 @@ def require_drawn(path: Path, rows: list[tuple[str, ...]], draw: BatchDraw, scor
     expected = [tuple(map(str, row)) for row in draw_rows(draw)]
     if rows != expected[: len(rows)]:
         raise InputError(
-            f"{path} was edited, or is of another batch or plan than {scores}. Give it as it was "
-            "written, with the table and the options that it was drawn with."
+            f"{path} was edited, or belongs to another batch or plan than {scores}. Give it as it "
+            "was written, with the table and options of the draw."
         )
 
 
@@ -282,7 +282,7 @@ class FirstDraw(BaseModel):
 
 
 class Draws(Document):
-    """The first draws of the batches of a table, by the hash of their runs."""
+    """The first draw of each batch of a table, by the hash of its runs."""
 
     SCHEMA = "certify_assets/draws/2"
     TITLE = "list of draws"
@@ -292,14 +292,14 @@ class Draws(Document):
 
 def require_first_sample(scores: Path, draw: Draw) -> None:
     """Keep the seed of a draw next to the table or log; refuse a draw with another seed."""
-    remedy = "Where nobody saw the runs that it drew, remove {}."
+    remedy = "If nobody has seen the runs that it drew, remove {}."
     require_first(scores, "sample", draw.sha256, seed=draw.seed, sha256=draw.sha256, remedy=remedy)
 
 
 def require_first(
     scores: Path, kind: str, runs: str, *, seed: int, sha256: str, remedy: str
 ) -> None:
-    """Keep a first draw of runs in a file next to their table; refuse another one of them."""
+    """Keep the first draw of runs in a file next to their table; refuse a different draw."""
     own = scores.with_name(f"{scores.name}.{kind}.json")
     kept = {}
     for path in sorted(scores.parent.glob(f"*.{kind}.json")):
@@ -331,7 +331,6 @@ def require_first_draw(scores: Path, draw: BatchDraw) -> None:
     digits = [f"{score:.6g}" for score in draw.batch.scores.tolist()]
     runs = sha256_bytes(canonical_json([draw.batch.trajectories, draw.batch.tasks, digits]))
     remedy = (
-        "A second draw needs a share of δ of its own: plan it with a smaller --delta, and move {} "
-        "away."
+        "A second draw needs its own share of δ: plan it with a smaller --delta, and move {} away."
     )
     require_first(scores, "draw", runs, seed=draw.seed, sha256=draw.batch_sha256, remedy=remedy)

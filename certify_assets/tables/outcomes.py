@@ -1,4 +1,4 @@
-"""What the values of an outcome column say of runs, looked at as a whole."""
+"""The meaning of an outcome column, decided from all its values together."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class OutcomeColumn:
     _known: dict[tuple[type, Any], int | None] = field(default_factory=dict)
 
     def read(self, value: Any) -> int | None:
-        """Return 0 or 1, −1 where there is none, None for what is no outcome."""
+        """Return 0 or 1, −1 for no label, None for a value that is not an outcome."""
         key = (type(value), value)
         try:
             if key not in self._known:
@@ -91,12 +91,12 @@ class OutcomeColumn:
         return int(number) if exact in (0, 1) and not self.contrary else None
 
     def _by_itself(self, value: Any) -> int | None:
-        """Return what a word means under any column but one whose yes is a failure."""
+        """Return the outcome of a word by itself, unless yes in this column is a failure."""
         word = str(word_of(value))
         return None if self.contrary and word in (*_YES, *_NO) else _OUTCOMES.get(word)
 
     def _named(self, value: Any) -> int | None:
-        """Return the outcome of a value where successes or failures are named."""
+        """Return the outcome of a value by the named successes or failures."""
         success, failure = self.settings.success, self.settings.failure
         for words, outcome in ((success, 1), (failure, 0)):
             if _is_one_of(value, words):
@@ -110,11 +110,11 @@ class OutcomeColumn:
 
     @property
     def contrary(self) -> bool:
-        """Whether the column's name says that its yes is a failure."""
+        """Whether the column's name says that yes is a failure."""
         return _CONTRARY.search(self.column.lower()) is not None
 
     def require_named(self, path: Path | str, option: str = "--set") -> None:
-        """Refuse settings that name outcomes none of which are there: a slip of the pen."""
+        """Refuse a success or failure setting if none of its values occurs."""
         found = {outcome for outcome in self._known.values() if outcome in (0, 1)}
         success, failure = self.settings.success, self.settings.failure
         # where both are named, a slip leaves values that are in neither
@@ -126,14 +126,14 @@ class OutcomeColumn:
             )
 
     def problem(self, value: Any, option: str = "--set") -> tuple[str, dict[str, str]]:
-        """Say why a value is no outcome, and which settings would settle it.
+        """Say why a value is not an outcome, and which settings would make it one.
 
         Parameters
         ----------
         value
-            The first one that is no outcome.
+            The first one that is not an outcome.
         option
-            How a setting is given: "--set" in a command.
+            How a user gives a setting: "--set" in a command.
 
         Returns
         -------
@@ -147,7 +147,7 @@ class OutcomeColumn:
         undecided = ",".join(sorted(map(str, (unread | {word}) & _UNDECIDED)))
         remedy = {"no_label": undecided} if undecided else {}
         if word in _UNDECIDED:
-            said = f"Say what stands for no label with {option} no_label={undecided}."
+            said = f"If it means no label, give {option} no_label={undecided}."
             return f"{first} is not an outcome. {said}", remedy
         named = [name for name in ("success", "failure") if getattr(settings, name)]
         if settings.threshold is not None or len(named) > 1:
@@ -208,7 +208,7 @@ def _listed(labels: Iterable[Any]) -> str:
 
 
 def _is_one_of(value: Any, words: Iterable[str]) -> bool:
-    """Whether a value is among words; 1, 1.0 and true are one, as tools write them."""
+    """Whether a value is among words; 1, 1.0 and true are equal, as tools write them."""
     numbers = {"true": 1.0, "false": 0.0}
     word, *others = (numbers.get(str(found), found) for found in map(word_of, (value, *words)))
     return word in others

@@ -1,7 +1,7 @@
-"""Table files of every kind, and frames, read under the names of columns that are wanted.
+"""Table files of every kind, and frames, read by the names of the wanted columns.
 
-The module csv reads delimited text: pandas fills rows that are too short, and names no line of a
-fault. Workbooks are read as their cells are stored.
+The module csv reads delimited text: pandas fills rows that are too short, and does not name the
+line of a fault. Workbooks are read as their cells are stored.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class Table:
     Attributes
     ----------
     path
-        What messages call it.
+        Its name in messages.
     names
         All columns, as the file calls them.
     columns
-        Those that were wanted and are there, by their wanted names: numbers as they are stored,
-        other values as objects.
+        Those wanted and found, by their wanted names: numbers as stored, other values as objects.
     lines
-        That the rows begin on: headers, blank lines and fields of several lines shift them.
+        The line on which each row begins: headers, blank lines and fields of several lines shift
+        them.
     read_as
         What was understood that a table usually does not need: separators, encodings, names.
     """
@@ -86,7 +86,7 @@ class Table:
         return self.columns[name].tolist()
 
     def has(self, name: str) -> bool:
-        """Whether the file has a column, whatever its spaces, hyphens and capitals."""
+        """Whether the file has a column, ignoring spaces, hyphens and capitals."""
         return bool(matched(self.names, {name}))
 
 
@@ -100,7 +100,7 @@ class Rows(NamedTuple):
 
 
 def matched(names: Sequence[str], wanted: AbstractSet[str]) -> dict[str, str]:
-    """Return what a file calls the wanted columns: exactly, or alike but for case and spaces."""
+    """Return a file's names of the wanted columns: equal, or equal but for case and spaces."""
     found = {name: name for name in names if name in wanted}
     alike: dict[str, list[str]] = {}
     for name in filter(None, names):
@@ -119,7 +119,7 @@ def _plain(name: str) -> str:
 
 
 def renamed(names: Mapping[str, str]) -> tuple[str, ...]:
-    """Say which columns a file calls otherwise."""
+    """Say which columns have another name in the file."""
     return tuple(
         f"column {written.strip()!r} as {name}"
         for name, written in names.items()
@@ -147,12 +147,12 @@ def read_table(source: Any, wanted: AbstractSet[str]) -> Table:
     source : Path or frame
         A file, whose ending says what it is, or a frame of pandas, Polars or Arrow.
     wanted : set of str
-        Names of columns; case, spaces, hyphens and underscores count for nothing.
+        Names of columns; case, spaces, hyphens and underscores are ignored.
 
     Raises
     ------
     InputError
-        Where there is no table, or not all of it can be read.
+        If there is no table, or part of it cannot be read.
     """
     if not isinstance(source, Path):
         frame = source if hasattr(source, "iloc") else source.to_pandas()
@@ -186,7 +186,7 @@ def _too_large(path: Path | str) -> InputError:
 
 
 def _unpacked(packed: Path) -> IO[bytes]:
-    """Return what gzip has packed."""
+    """Return the unpacked content of a gzip file."""
     try:
         with gzip.open(packed) as stream:
             data = stream.read(_MOST_UNPACKED + 1)
@@ -232,7 +232,7 @@ def _parsed(text: str, where: str) -> Any:
 
 
 def _of_rows(path: Path, given: Rows, wanted: AbstractSet[str]) -> Table:
-    """Make a table of rows and the lines that they begin on."""
+    """Make a table of rows and the lines on which they begin."""
     found = _matched(path, given.header, wanted)
     columns = {name: list[Any]() for name in found}
     places = [given.header.index(written) for written in found.values()]
@@ -254,7 +254,7 @@ def _of_rows(path: Path, given: Rows, wanted: AbstractSet[str]) -> Table:
 
 
 def _matched(path: Path, names: Sequence[Any], wanted: AbstractSet[str]) -> dict[str, str]:
-    """Return what a table calls the wanted columns; refuse one that is there twice."""
+    """Return a table's names of the wanted columns; refuse one that is there twice."""
     found = matched([name for name in names if isinstance(name, str)], wanted)
     refuse_repeated(path, [name for name in names if name in found.values()])
     return found
@@ -290,7 +290,7 @@ def _read_arrow(path: Path, stream: IO[bytes], wanted: AbstractSet[str]) -> Tabl
 
 
 def _of_frame(path: Path, names: Sequence[Any], wanted: AbstractSet[str], frame: Any) -> Table:
-    """Make a table of columns of pandas: numbers as they are stored, others as objects."""
+    """Make a table of columns of pandas: numbers as stored, others as objects."""
     found = _matched(path, names, wanted)
     columns = {}
     for name, written in found.items():
@@ -309,7 +309,7 @@ _READERS: Mapping[str, Callable[[Path, IO[bytes], AbstractSet[str]], Table]] = {
 
 
 def read_delimited(name: Path | str, data: bytes, wanted: AbstractSet[str]) -> Rows:
-    """Read text in UTF-8 or UTF-16; what finds most wanted columns separates its fields."""
+    """Read text in UTF-8 or UTF-16; the separator is the one that finds most wanted columns."""
     try:
         encoded = data.decode("utf-16").encode() if data[:2] in UTF16 else data
     except UnicodeError:
@@ -330,7 +330,7 @@ def read_delimited(name: Path | str, data: bytes, wanted: AbstractSet[str]) -> R
 
 
 def _records(text: str, separator: str) -> Iterator[tuple[int, list[Any] | str]]:
-    """Go through the records that are not blank; the first that is CSV is the header."""
+    """Iterate over the records that are not blank; the first that is CSV is the header."""
     csv.field_size_limit(_FIELD_CHARACTERS)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
     width, is_utf8 = 0, _NOT_UTF8.search(text) is None
@@ -358,7 +358,7 @@ def _records(text: str, separator: str) -> Iterator[tuple[int, list[Any] | str]]
 
 
 def find_sheet(path: Path | str, source: IO[bytes], wanted: AbstractSet[str]) -> Rows:
-    """Return the one sheet of a workbook that has most of the wanted columns."""
+    """Return the sheet of a workbook that has most of the wanted columns."""
     try:
         with zipfile.ZipFile(source) as archive:
             if sum(part.file_size for part in archive.infolist()) > _MOST_UNPACKED:
@@ -399,7 +399,7 @@ def find_sheet(path: Path | str, source: IO[bytes], wanted: AbstractSet[str]) ->
 def _sheets(
     source: IO[bytes], *, values: bool
 ) -> dict[str, tuple[list[str], list[tuple[int, list[Any]]]]]:
-    """Return the header and the rows of all sheets: the values of formulas, or what is written."""
+    """Return the header and the rows of all sheets: formulas as their values."""
     from openpyxl import load_workbook
 
     found = {}

@@ -1,4 +1,4 @@
-"""Labels of runs, in a table of their own or in the file of a draw, joined by trajectory_id."""
+"""Labels of runs, from a separate table or from the file of a draw, joined by trajectory_id."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class RunLabels:
 
     @classmethod
     def read(cls, path: Path, reading: ReadingOptions) -> RunLabels:
-        """Read labels; an empty outcome is no label.
+        """Read labels; an empty outcome is not a label.
 
-        Of several annotators of a run the majority counts.
+        With several annotators of a run, the majority counts.
 
         Raises
         ------
@@ -84,19 +84,20 @@ class RunLabels:
         return cls(path, labels, rows.table.read_as, said_by, tied, drops, waiting)
 
     def join_alone(self, table: ScoreTable) -> ScoreTable:
-        """Return a table with these outcomes where no draw says which runs were to be labelled.
+        """Return a table with these outcomes, where the runs to label were not drawn.
 
         Raises
         ------
         InputError
-            If no label names a run of the table, annotators are tied or labels unclear; or if the
-            file is of a draw, whose first labels are those of the judge's surest runs.
+            If no label names a run of the table, or annotators are tied, or labels are unclear.
+            Also if the file belongs to a draw: its first labels are those of the judge's surest
+            runs.
         """
         if self.waiting is not None:
             raise InputError(
-                f"{self.path} is the file of a draw, of which perhaps only the narrowest runs have "
-                "a label. Give it with --sample to certify certificate, so that the others count "
-                "too."
+                f"{self.path} is the file of a draw, where perhaps only the judge's surest runs "
+                "have a label. Give it with --sample to certify certificate, so that the others "
+                "count too."
             )
         joined = self.join(table)
         assert joined.outcomes is not None and table.trajectories is not None
@@ -111,8 +112,8 @@ class RunLabels:
             raise self.no_match(table)
         if (joined.outcomes == UNCLEAR).any():
             raise InputError(
-                f"{self.path} calls runs unclear, which only a draw settles. Give its file "
-                "with --sample to certify certificate, or leave these runs out with --set "
+                f"{self.path} calls runs unclear, which only a draw can count. Give its file with "
+                "--sample to certify certificate, or leave these runs out with --set "
                 "no_label=unclear."
             )
         return joined
@@ -131,21 +132,23 @@ class RunLabels:
             )
 
     def no_match(self, table: ScoreTable) -> InputError:
-        """Return the error of labels of which none names a run of a table."""
+        """Return the error for labels that name no run of a table."""
         return InputError(
             f"No label of {self.path} names a run of {table.path}. Write trajectory_id alike in "
             "both files."
         )
 
     def matching(self, table: ScoreTable) -> str:
-        """Say how many labels name a run of a table, and how many of its runs have one."""
+        """Say how many labels name a run of a table, and how many of its runs have a label."""
         assert table.trajectories is not None
         common = len(self.outcomes.keys() & set(table.trajectories.tolist()))
         counts = (
             f"{common:,} of {len(self.outcomes):,} labels of {self.path.name} name a run of "
             f"{table.path.name}; {common:,} of its {len(table):,} runs have a label"
         )
-        ties = f"; {len(self.tied):,} ties of annotators are no label" if self.tied else ""
+        ties = (
+            f"; {len(self.tied):,} runs have no label because annotators tie" if self.tied else ""
+        )
         return f"{counts}{ties}"
 
     def agreement(self, table: ScoreTable) -> Agreement | None:
@@ -162,7 +165,7 @@ class RunLabels:
 
 
 def _majority(votes: Sequence[int]) -> int | None:
-    """Return what most annotators say, None for a tie; unclear where more say so."""
+    """Return the outcome that most annotators give, None for a tie; it may be unclear."""
     ones, zeros, unclear = (votes.count(vote) for vote in (1, 0, UNCLEAR))
     if unclear > max(ones, zeros):
         return UNCLEAR
@@ -182,16 +185,16 @@ def _twice(rows: LabelRows, said: tuple[str, str], before: int, place: int) -> I
 
 
 def require_ids(table: ScoreTable) -> None:
-    """Refuse a table without trajectory_id, by which labels and draws name runs."""
+    """Refuse a table without trajectory_id, the column by which labels and draws name runs."""
     if table.trajectories is None:
         raise InputError(
             f"{table.path} has no column trajectory_id, by which labels name the runs. Name the "
-            "one that it has with --columns id=NAME."
+            "column of ids with --columns id=NAME."
         )
 
 
 def reading_of_scores(source: Path, labels: Path | None, reading: ReadingOptions) -> ReadingOptions:
-    """Return how scores are read where the name of ids that is given is that of the labels."""
+    """Return how scores are read where the given name of the id column is that of the labels."""
     given = reading.columns.get("id")
     if labels is None or given is None or not source.is_file():
         return reading

@@ -1,4 +1,4 @@
-"""Score tables, read and checked; what is refused is named with file, row and column."""
+"""Score tables, read and checked; errors name the file, row and column."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FIELDS = tuple(name for name in COLUMNS if name != "annotator")
 
 
 class Doubt(NamedTuple):
-    """Why scores may not be those of a judge; `sure` where they are refused."""
+    """A reason to doubt that scores are a judge's; `sure` where they are refused."""
 
     sentence: str
     # what --set score_scale would say if they are
@@ -81,19 +81,19 @@ class ScoreTable:
 
     @property
     def path(self) -> Path:
-        """What messages call the table."""
+        """The name of the table in messages."""
         return self.table.path
 
     @property
     def labels(self) -> NDArray[np.int8]:
-        """The outcomes of a table that has them all."""
+        """The outcomes of a table in which every row has one."""
         outcomes = self.labelled().outcomes
         assert outcomes is not None
         return outcomes
 
     @property
     def evidence(self) -> dict[str, Any]:
-        """What certificates are issued on and verified by: keywords of :meth:`Certifier.of`."""
+        """The data to issue or verify certificates on, as keywords of :meth:`Certifier.of`."""
         assert self.outcomes is not None
         names = ("scores", "outcomes", "tasks", "agents", "named", "alone", "again")
         found = {name: getattr(self, name) for name in (*names, "left_out", "sample")}
@@ -101,19 +101,21 @@ class ScoreTable:
 
     @property
     def score_range(self) -> ScoreRange | None:
-        """The range of its scores, None without any."""
+        """The range of its scores; None without scores."""
         from certify_assets.certificates.inputs import score_range
 
         scored = np.sort(self.scores[np.isfinite(self.scores)])
         return score_range(scored) if scored.size else None
 
     def options_of_more(self, asked: ReadingOptions) -> ReadingOptions:
-        """Return options that read further scores of the judge as these were; refuse others."""
+        """Return options that read further scores of the judge like these; refuse contradicting
+        ones.
+        """
         name = f"the certificate on {self.path}"
         return replace(asked, columns={}).under(IssuedReading(name, self.reading, self.score_range))
 
     def doubt(self, issued: IssuedReading) -> Doubt | None:
-        """Say how the scores are unlike those of a certificate."""
+        """Say how the scores differ from those of a certificate."""
         from certify_assets.certificates.scale import scale_fault
 
         if (known := issued.scores) is None:
@@ -133,7 +135,7 @@ class ScoreTable:
         )
 
     def choose_split(self, wanted: str | None, *more: str, required: bool = False) -> ScoreTable:
-        """Return the rows of one split or more; all rows where there is none, or none is wanted."""
+        """Return the rows of some splits; all rows if none is wanted, or there are no splits."""
         if wanted is None or (self.splits is None and not required):
             return self
         splits = np.array([], dtype=str) if self.splits is None else self.splits.astype(str)
@@ -147,7 +149,7 @@ class ScoreTable:
         return self.take(keep)
 
     def take(self, keep: NDArray[np.bool_ | np.int64]) -> ScoreTable:
-        """Return the rows where `keep` is true, or those at its places."""
+        """Return the rows that `keep` selects, a mask or places."""
         kept: dict[str, Any] = {
             name: values[keep]
             for name, values in vars(self).items()
@@ -156,9 +158,9 @@ class ScoreTable:
         return replace(self, **kept)
 
     def labelled(self) -> ScoreTable:
-        """Return the table with an outcome in every row; refuse one that lacks any.
+        """Return the table with an outcome in every row.
 
-        Rows without an outcome are left out where the settings say so.
+        Rows without an outcome are refused, or left out if the settings say so.
         """
         if self.outcomes is None:
             problem = (
@@ -185,7 +187,7 @@ class ScoreTable:
         return replace(kept, read_as=notes, left_out=int(missing.size))
 
     def refuse_part_of_draw(self) -> None:
-        """Refuse drawn runs of which some have no label: the judge is surest of the others."""
+        """Refuse drawn runs if some have no label: the labelled ones are the judge's surest."""
         if self.outcomes is None or (self.outcomes < 0).all():
             return
         drawn = matched([*filter(None, self.table.names)], {DRAWN_BY})
@@ -197,7 +199,7 @@ class ScoreTable:
             )
 
     def file_columns(self) -> dict[str, NDArray[Any]]:
-        """Return every column of the file in its order, and scores that were read as others."""
+        """Return every column of the file in order, and the scores as read where they differ."""
         names = self.table.names
         stored = read_table(self.source, {name for name in names if name}).columns
         # a frame may have columns whose names are no text
@@ -213,12 +215,12 @@ class ScoreTable:
 
     @property
     def judging_columns(self) -> set[str]:
-        """The columns that hold scores, and of a log all that say what is thought of a run."""
+        """The columns that hold scores; for a log, all that hold opinions of a run."""
         said = getattr(self.source, "attrs", {}).get("judgements", ())
         return {*self._called("score", "again"), "score_used", *said}
 
     def _called(self, *fields: str) -> set[str]:
-        """Return what the file calls the columns of some fields."""
+        """Return the file's names of some columns."""
         names = {**COLUMNS, **parse_columns(self.reading.get("columns", ""))}
         return set(matched(self.table.names, {names[one] for one in fields}).values())
 
@@ -229,7 +231,7 @@ class ScoreTable:
 
     @cached_property
     def named(self) -> bool:
-        """Whether ids, or all columns together, tell rows apart that are alike otherwise."""
+        """Whether ids, or all columns together, distinguish every row."""
         if self.trajectories is not None:
             return True
         alike = len(set(zip(self.tasks.tolist(), self.scores.tolist(), strict=True))) < len(self)
@@ -275,14 +277,14 @@ def read_score_table(
     source : Path or frame
         CSV or TSV, Parquet, Arrow, JSON, JSON Lines or Excel, by its ending; or a frame.
     reading
-        How it is to be read, where that is not clear from the table.
+        How to read it, where the table does not make that clear.
     fields
-        Fields of the columns that are read; others may hold anything.
+        Fields of the columns to read; others may hold anything.
 
     Raises
     ------
     InputError
-        Where anything can be read in two ways, or not at all: every such column of the table.
+        If anything is ambiguous or unreadable; it names every such column of the table.
     """
     reading = reading or ReadingOptions()
     needed = {"task", "score", *reading.columns} - {"outcome"}
@@ -341,7 +343,7 @@ _EXACT = {"id": "id", "outcome": "target"}
 
 
 class LabelRows(NamedTuple):
-    """The rows of a table of labels: −1 where there is no outcome."""
+    """The rows of a table of labels; −1 means no outcome."""
 
     ids: Objects
     outcomes: NDArray[np.int8]
@@ -384,7 +386,7 @@ def _read(
     *,
     unique: bool,
 ) -> tuple[ColumnReader, dict[str, NDArray[Any]], dict[str, str]]:
-    """Read the columns of some fields; refuse all that is wrong with them at once.
+    """Read the columns of some fields; report all their faults at once.
 
     Returns the reader, and by field the columns and their names.
     """
@@ -435,9 +437,9 @@ def _read(
 def _scaled(
     read: ColumnReader, column: str, scores: Floats, reading: ReadingOptions
 ) -> tuple[Floats, list[str], str]:
-    """Bring scores to the scale that they are said to have.
+    """Bring scores to their declared scale.
 
-    Returns them with what was understood, and the scale that a certificate keeps.
+    Returns the scores, a note of how they were read, and the scale that a certificate keeps.
     """
     low, high = np.nanmin(scores, initial=1), np.nanmax(scores, initial=0)
     if reading.score_scale == "probability":
@@ -475,9 +477,10 @@ _AUDIT_SAMPLE = {
 
 
 def require_audit_sample(source: Any, places: Integers | None = None) -> bool:
-    """Refuse rows that are no audit sample; return whether the table says where they are from.
+    """Refuse rows that are not an audit sample; return whether the table says where its rows come
+    from.
 
-    All rows of a file or frame, or those at some places.
+    It checks all rows of a file or frame, or those at some places.
     """
     table = read_table(source, _AUDIT_SAMPLE.keys())
     for name in table.columns:
@@ -486,9 +489,9 @@ def require_audit_sample(source: Any, places: Integers | None = None) -> bool:
             value = values[place]
             if re.sub("[ -]", "_", str(value).strip().lower()) not in _AUDIT_SAMPLE[name]:
                 raise InputError(
-                    f"{table.path}, {table.row(place)}, column {name!r}: {shown(value)} is no "
-                    "audit sample. Labels from the review queue are of what the judge could not "
-                    "decide. Give only tasks drawn at random before scoring, with all their "
+                    f"{table.path}, {table.row(place)}, column {name!r}: {shown(value)} is not an "
+                    "audit sample. Labels from the review queue are of runs that the judge could "
+                    "not decide. Give only tasks drawn at random before scoring, with all their "
                     "attempts."
                 )
     return bool(table.columns)

@@ -1,4 +1,4 @@
-"""What settles how a table is read where it is not clear; certificates keep it for later tables."""
+"""Settings for tables that can be read in two ways; certificates keep them for later tables."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def parse_columns(text: str) -> dict[str, str]:
 
 
 def checked_columns(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return names of columns by their fields, each given once; InputError says which there are."""
+    """Return names of columns by their fields; InputError unless each known field is given once."""
     named: dict[str, str] = {}
     for name, column in pairs:
         if name not in COLUMNS or not column or name in named:
@@ -63,7 +63,7 @@ def checked_columns(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def written_columns(named: Mapping[str, str]) -> str:
-    """Write names of columns as `parse_columns` reads them; those of every table are left out."""
+    """Write names of columns as `parse_columns` reads them, without default names."""
     return ",".join(
         f"{name}={named[name]}"
         for name, plain in COLUMNS.items()
@@ -78,12 +78,12 @@ class TableSettings:
     Parameters
     ----------
     success, failure
-        Outcomes that are successes, and those that are failures. Where one of them is given, every
-        other outcome is the opposite; where both are, every other one is refused.
+        Values that are successes, and values that are failures. With one of the two, every other
+        value is the opposite; with both, every other value is refused.
     threshold
-        Outcomes are numbers, and a success from there on.
+        Outcomes are numbers; a success is this number or more.
     no_label
-        Words in the column of outcomes that stand for no outcome.
+        Words in the outcome column that mean no outcome.
     unlabelled
         "drop" leaves rows without an outcome out where outcomes are needed.
     ids
@@ -99,7 +99,7 @@ class TableSettings:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> TableSettings:
-        """Read settings by name; what is None is not given. InputError names what is wrong."""
+        """Read settings by name; None means not given. InputError names the fault."""
         if unknown := sorted(given.keys() - _READERS.keys()):
             raise unknown_setting(unknown[0], _READERS)
         said = {name: value for name, value in given.items() if value is not None}
@@ -117,7 +117,7 @@ class TableSettings:
         return found
 
     def provenance(self) -> dict[str, str]:
-        """Return the settings that are given, as text; `of` reads them again."""
+        """Return the given settings as text, which `of` reads."""
         return {
             name: ",".join(value) if isinstance(value, tuple) else str(value).removesuffix(".0")
             for name, value in vars(self).items()
@@ -126,7 +126,7 @@ class TableSettings:
 
 
 def words_of(name: str, value: Any) -> tuple[str, ...]:
-    """Return a setting that is a list, or words separated by commas; none of them is empty."""
+    """Return a setting given as a list, or as words separated by commas; refuse empty words."""
     items = value if isinstance(value, list | tuple) else str(value).split(",")
     found = tuple(str(item).strip() for item in items)
     if not all(found) or any("," in word for word in found):
@@ -147,7 +147,7 @@ def _number(name: str, value: Any) -> float:
 def _word(name: str, value: Any) -> str:
     only = {"unlabelled": "drop", "ids": "fold"}[name]
     if value != only:
-        raise InputError(f"{name}={value} is no setting. Give {name}={only}.")
+        raise InputError(f"{name}={value} is not a setting. Give {name}={only}.")
     return only
 
 
@@ -162,13 +162,13 @@ _READING = (*_READERS, "columns", "grouped", "score_scale", "lower_is_better")
 
 
 def reading_of(provenance: Mapping[str, str]) -> dict[str, str]:
-    """Return what a provenance says of the way in which its table was read."""
+    """Return, from a provenance, the settings by which its table was read."""
     return {name: provenance[name] for name in _READING if name in provenance}
 
 
 @dataclass(frozen=True)
 class IssuedReading:
-    """How the table of a certificate was read, for those that are read after it."""
+    """How the table of a certificate was read; later tables are read in the same way."""
 
     # what the certificate is called in messages
     name: str
@@ -195,7 +195,7 @@ class ReadingOptions:
     Parameters
     ----------
     columns
-        Names of columns by their fields; case, spaces and hyphens count for nothing.
+        Names of columns by their fields; case, spaces and hyphens are ignored.
     settings
         How outcomes and ids are read. By default 0 and 1, yes and no, true and false, pass and
         fail and the like are outcomes.
@@ -203,15 +203,15 @@ class ReadingOptions:
         Whether every score is negated.
     score_scale
         "probability" where scores are from 0 to 1, or percentages, which are divided by 100;
-        "log-odds" where they are any number. By default they are taken as they are.
+        "log-odds" where they are any number. By default scores are not changed.
     issued
-        How the table was read whose scores are on the same scale, unless `score_scale` is given.
+        How an earlier table with scores on the same scale was read. `score_scale` has precedence.
     remembered
-        What the columns of an earlier table were called. Where a table lacks such a column, it has
-        the name that it has in most tables.
+        Names of the columns of an earlier table. Where a table lacks such a column, the default
+        name is used.
     grouped
-        Whether tasks are joined to the groups of a column, which a table must have then. By default
-        they are where it has one.
+        Whether tasks are joined to the groups of a column, which the table must have. By default
+        they are joined if it has one.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -223,7 +223,7 @@ class ReadingOptions:
     grouped: bool | None = None
 
     def provenance(self, named: Mapping[str, str], scale: str, grouped: int = 0) -> dict[str, str]:
-        """Return what a certificate says of a table that was read so: nothing of a plain one."""
+        """Return these options as a certificate records them; empty for the defaults."""
         said = {
             "score_scale": scale,
             "lower_is_better": "true" if self.lower_is_better else "",
@@ -235,11 +235,11 @@ class ReadingOptions:
         return {name: words for name, words in said.items() if words}
 
     def as_issued(self, name: Path | str, certificates: Sequence[Certificate]) -> ReadingOptions:
-        """Return options that read scores as those of certificates were; refuse others."""
+        """Return options that read scores as those of certificates were; refuse contradictions."""
         return self.under(IssuedReading.of(name, certificates))
 
     def under(self, issued: IssuedReading) -> ReadingOptions:
-        """Return options that read tables as others were read; refuse one that contradicts them."""
+        """Return options that read tables as others were read; refuse contradictions."""
         known, mine = issued.reading, self.settings.provenance()
         settled = known.keys() | (_OUTCOME if known.keys() & _OUTCOME else set())
         wrong = [

@@ -57,14 +57,14 @@ def is_formula(text: str) -> bool:
 
 
 def defused(cell: str) -> str:
-    """Return a cell of a table that is only looked at, as text where it would be a formula."""
+    """Return a cell of a table for reading; a formula becomes text."""
     return f"'{cell}" if is_formula(cell) else cell
 
 
 def harmless(
     path: Path, columns: dict[str, NDArray[Any]], naming: Collection[str]
 ) -> dict[str, NDArray[Any]]:
-    """Keep a spreadsheet from running the texts of a CSV that are only passed on."""
+    """Keep a spreadsheet from running texts that a CSV only passes on."""
     # names are written as they are, or refused: another spelling would be lost to later joins
     if path.suffix.lower() != ".csv":
         return columns
@@ -86,7 +86,7 @@ class _Lines(list[str]):
 
 
 def csv_text(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> str:
-    """Write columns as CSV, with quotes around a text that holds another separator."""
+    """Write columns as CSV, with quotes around texts that hold another separator."""
     # what is of a line's end is written in quotes
     writer = csv.writer(lines := _Lines(), lineterminator=_QUOTED)
     writer.writerow(names)
@@ -106,8 +106,7 @@ def check_table_file(path: Path, frame: Writable) -> None:
     # the queue in a spreadsheet; a name in another spelling would be lost to every later join, so
     # it is not altered either
     remedy = (
-        "a spreadsheet would run it as a formula; choose a name that ends in .jsonl or .parquet, "
-        "which hold it as it is."
+        "a spreadsheet would run it as a formula; choose a name that ends in .jsonl or .parquet."
     )
     # numbers are no formulas, and most of a large table
     texts = {name: _cells(frame[name]) for name in frame if frame[name].dtype.kind not in "biuf"}
@@ -160,6 +159,6 @@ def _parquet(path: Path, frame: Writable) -> bytes:
 
 
 def _cells(column: NDArray[Any] | pd.Series[Any]) -> list[Any]:
-    """Return plain values, None where there is none."""
+    """Return plain values, None for missing ones."""
     values = column if isinstance(column, np.ndarray) else column.to_numpy(object, na_value=None)
     return [None if value != value else value for value in values.tolist()]

@@ -81,7 +81,7 @@ def test_warn_where_there_is_nothing_to_measure() -> None:
     bare = audit_certificate(issued(), np.full(40, 99.0), np.ones(40), np.arange(40))
     assert (bare.verdict, bare.realized_error) == ("WARN", None)
     unscored = audit_certificate(issued(), [np.nan, np.nan], [1, 0], ["a", "b"])
-    assert unscored.verdict == "WARN" and "No TEST row has a score" in unscored.reason
+    assert unscored.verdict == "WARN" and "No row of the audit has a score" in unscored.reason
     assert (unscored.realized_error, unscored.own_coverage, unscored.unscored) == (None, None, 2)
 
 

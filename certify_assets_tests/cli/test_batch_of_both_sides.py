@@ -110,7 +110,10 @@ def test_what_both_sides_need_is_asked_for(call: Call, tables: Path) -> None:
     twice.to_csv("twice.csv", index=False)
     for given, words in (
         ("nothing.json batch.csv --side both", "Give --history"),
-        ("cert.json batch.csv --history history.csv --threshold .1", "--threshold is of one side"),
+        (
+            "cert.json batch.csv --history history.csv --threshold .1",
+            "--threshold applies to one side",
+        ),
         ("cert.json twice.csv --history history.csv", "twice.csv"),
     ):
         answer = call(f"batch plan {given}")

@@ -114,7 +114,7 @@ def test_the_next_command_repeats_the_options_and_works(
     assert decided.code == 0
     if options:
         refused = " ".join(call("decide c.json s.csv").err.split())
-        assert "Choose one a side by --alpha and --procedure" in refused
+        assert "Choose one for each side with --alpha and --procedure" in refused
 
 
 def test_all_lists_every_procedure_that_the_table_fits(
@@ -144,7 +144,7 @@ def test_all_lists_every_procedure_that_the_table_fits(
         ("--set pilot={scores}", "no other procedure reads it"),
         ("--procedure all --set pilot={scores}", "shares 80 task(s)"),
         ("--procedure betting", "Betting needs one"),
-        ("--procedure taskboot --pool {scores}", "taskboot does not read it"),
+        ("--procedure taskboot --pool {scores}", "of unlabelled tasks, not taskboot"),
         ("--pool {scores}", "with the calibration table"),
         ("--procedure pseudo_task --set size_ratio=0.9", "size_ratio is 0.9"),
         ("--set detla=.1", "'detla' is not a setting. Did you mean delta? Settings: alpha"),

@@ -175,7 +175,7 @@ def test_a_removed_corpus_keeps_its_history(
     assert gone["discarded"] == gone["removed"] > 0
     assert call("ledger verify c").code == 0
     refused = call(f"corpus import {tmp_path}/runs.jsonl --name c")
-    assert refused.code == 2 and "c was removed and all that it held was given up" in refused.err
+    assert refused.code == 2 and "c was removed and its objects were discarded" in refused.err
     assert call("corpus rm never --yes").code == 2
     call(f"corpus import {tmp_path}/runs.jsonl --name d")
     assert call("corpus rm d --yes").code == 0

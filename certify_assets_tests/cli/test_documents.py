@@ -36,7 +36,7 @@ def test_one_a_side_is_chosen_by_budget_and_procedure(call: Call, scores: Path, 
 def test_a_choice_that_is_open_names_the_options(call: Call, scores: Path, many: Path) -> None:
     decide = call(f"decide {many} {scores}")
     assert decide.code == 2
-    for words in ("one a side", "--alpha", "reject α = 0.1 guarded_taskboot"):
+    for words in ("one for each side", "--alpha", "reject α = 0.1 guarded_taskboot"):
         assert words in decide.err
     for command in ("audit", "decide"):
         nothing = call(f"{command} {many} {scores} --alpha 0.3")

@@ -333,7 +333,7 @@ def test_labels_that_nobody_drew_prove_nothing(call: Call, tables: Path, way: st
     asked = f"certificate {table} {way} --side reject --alpha .2"
     for promise in ("proved", "average"):
         refused = call(f"{asked} --promise {promise}")
-        assert refused.code == 2 and "labels of runs that chance chose" in refused.err
+        assert refused.code == 2 and "labels of randomly drawn runs" in refused.err
     answer = call(f"{asked} --out c.json")
     assert answer.code == 0 and "at most 20 % wrong, 95 % confidence" in answer.out
     assert "--promise proved" not in answer.out

@@ -177,6 +177,6 @@ def test_later_commands_name_judge_and_truth_only_where_they_must(
 def test_what_is_no_log_is_refused(call: Call, tmp_path: Path) -> None:
     (tmp_path / "broken.eval").write_bytes(b"PK")
     answer = call("certificate", tmp_path / "broken.eval")
-    assert answer.code == 2 and "is not a whole zip archive" in answer.err
+    assert answer.code == 2 and "is not a complete zip archive" in answer.err
     answer = call("decide", tmp_path / "none.json", tmp_path / "broken.eval")
     assert answer.code == 2 and "none.json" in answer.err

@@ -85,7 +85,7 @@ def test_an_annotation_goes_to_one_run(tmp_path: Path) -> None:
 
 def test_judgments_are_no_runs(tmp_path: Path) -> None:
     write(tmp_path)
-    with pytest.raises(InputError, match="is no file of this format"):
+    with pytest.raises(InputError, match="is not a file of this format"):
         read(tmp_path / "judgments")
 
 

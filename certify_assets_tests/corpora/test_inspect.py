@@ -116,7 +116,7 @@ def test_logs_that_did_not_end_well(tmp_path: Path) -> None:
     assert imported.notes["logs of evaluations that failed"] == 1
     whole = eval_bytes(header(), [sample(1)])
     for data, words in (
-        (whole[:-30], r"a\.eval is not a whole zip archive"),
+        (whole[:-30], r"a\.eval is not a complete zip archive"),
         (zip_bytes({"a.json": b"{}"}), r"a\.eval is a zip archive without header\.json"),
         (eval_bytes(header(), []), r"a\.eval has no sample"),
     ):

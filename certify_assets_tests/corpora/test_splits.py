@@ -126,7 +126,7 @@ def test_an_altered_manifest_is_refused() -> None:
         ({"seed": 43}, "the assignment was altered"),
         ({"shares": {"cal": 50, "test": 50}}, "the assignment was altered"),
         ({"pinned_sft": tuple(MANIFEST.assignment)}, "its seed and shares|was altered"),
-        ({"corpus": "other"}, "is of corpus other"),
+        ({"corpus": "other"}, "belongs to corpus other"),
     )
     for change, words in changes:
         with pytest.raises(ManifestError, match=words):
@@ -139,5 +139,5 @@ def test_a_manifest_of_other_tasks_is_refused() -> None:
     fewer = FRAME[FRAME["task_id"] != "t003"]
     with pytest.raises(ManifestError, match="'t003' of the split manifest has no trajectory"):
         verify_manifest(MANIFEST, fewer)
-    with pytest.raises(ManifestError, match="trajectories are of small"):
+    with pytest.raises(ManifestError, match="trajectories to small"):
         verify_manifest(MANIFEST, to_frame([trajectory()]))

@@ -60,7 +60,7 @@ def test_domains(tmp_path: Path) -> None:
     assert read([one, two], domain="shop").frame["task_id"].tolist() == ["shop/0", "shop/0"]
     talk = tau_record(traj=[{"role": "assistant", "content": "hi"}])
     with pytest.raises(
-        InputError, match=r"z\.json does not show which τ-bench domain .* option domain"
+        InputError, match=r"z\.json does not show its τ-bench domain.* option domain"
     ):
         read(write_json(tmp_path / "z.json", [talk]))
 

@@ -37,7 +37,7 @@ def test_layouts_agents_and_attempts(tmp_path: Path) -> None:
     assert runs[third, "key"].outcome == 0
     said = "an outcome, but nothing was recorded of the trial zip.1-of-1.run-1"
     assert said in imported.examples["no_trajectory"]
-    assert "it has its id" in imported.examples["duplicate"]
+    assert "both have the same id" in imported.examples["duplicate"]
 
 
 def test_the_agent_of_runs_that_nobody_submitted(tmp_path: Path) -> None:

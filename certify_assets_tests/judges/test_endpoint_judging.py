@@ -170,7 +170,7 @@ def test_new_runs_are_scored_by_the_same_model_alone(store: Store) -> None:
         store.write_json(f"judges/served/{NAME}/scores.json", document)
         with pytest.raises(
             StaleCertificateError,
-            match="answers as m now and answered as m-of-last-year",
+            match="now answers as m, but answered as m-of-last-year",
         ):
             judged(store, NAME, "served").score_runs(frame)[0]
 

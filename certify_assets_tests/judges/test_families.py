@@ -64,7 +64,9 @@ def test_a_broken_family_is_named_and_ends_nothing_else(
     (tmp_path / f"{name}.py").write_text(BROKEN, "utf-8")
     listed = certify(tmp_path, corpora, "judge", "list", "--json")
     found = json.loads(listed.stdout)
-    said = f"the judge family {name} is missing, for its module cannot be imported (RuntimeError"
+    said = (
+        f"the judge family {name} is missing, because its module cannot be imported (RuntimeError"
+    )
     assert listed.returncode == 2 and any(one.startswith(said) for one in found["problems"])
     known = {judge["judge"] for judge in found["judges"]}
     assert {"base", "transfer"} <= known and ("lexical" in known) == (name == "broken")

@@ -69,14 +69,17 @@ def test_a_configured_judge_reads_what_it_says(corpora: Store) -> None:
         ({"family": "sft", "budget": 3}, "prompt, revision, runs, seed, step_chars"),
         ({"family": "base", "prompt": {"success": True}}, "texts like yes and no need quotes"),
         ({"family": "base", "prompt": {"fail": " SUCCESS"}}, "give two words"),
-        ({"family": "sft", "model": "models/mine"}, "models/mine is no folder next to judges.yaml"),
+        (
+            {"family": "sft", "model": "models/mine"},
+            "models/mine is not a folder next to judges.yaml",
+        ),
         (
             {"family": "base", "model": "me/tiny", "revision": "main"},
             "give the commit of the hub repository, 40 hexadecimal digits",
         ),
         (
             {"family": "sft", "model": str(compact_model_path()), "revision": "0" * 40},
-            "is a folder and has none; take the revision out",
+            "is a folder and has none; remove the revision",
         ),
     ],
 )
@@ -122,7 +125,7 @@ def test_a_reading_that_the_model_cannot_do_is_refused(reading: JudgeInput, said
 
 @pytest.mark.parametrize("model", ["compact", "me/tiny", str(compact_model_path())])
 def test_no_model_is_loaded_by_a_revision_that_can_move(model: str) -> None:
-    with pytest.raises(InputError, match=r"'main'.*(take the revision out|give the commit)"):
+    with pytest.raises(InputError, match=r"'main'.*(remove the revision|give the commit)"):
         load_base(model, "main")
 
 

@@ -195,7 +195,7 @@ def test_an_altered_or_missing_pool_is_refused(store: Store) -> None:
     other = replace(test, scores={**test.scores, next(iter(test.scores)): (9.0,)})
     altered = pool.replace(parts=(*pool.parts[:3], other))
     store.write_json(CERTIFICATES, {**document, "pool": altered.to_dict()})
-    with pytest.raises(IntegrityError, match="another pool than the one that they name"):
+    with pytest.raises(IntegrityError, match="a pool that they do not name"):
         load_certificates(judged(store))
     store.write_json(CERTIFICATES, {"certificates": document["certificates"]})
     with pytest.raises(IntegrityError, match="not the JSON object of a stored pool"):

@@ -129,7 +129,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
     ),
     "table": (
         lambda path: write_table(path / "a.csv", *[0, 1] * 40, "maybe"),
-        "a.csv row 82, outcome: 'maybe' is not an outcome. Say what stands for no label with "
+        "a.csv row 82, outcome: 'maybe' is not an outcome. If it means no label, give "
         "--option no_label=maybe.",
     ),
     "table rounded": (

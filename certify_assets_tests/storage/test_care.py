@@ -253,7 +253,7 @@ def test_a_backup_made_while_others_write_is_whole(
     assert other.exists(A) and other.folder.read("judges.yaml") == b"judges: []\n"
     with pytest.raises(InputError, match="is in use"):
         restore(other, str(tmp_path / "copy"))
-    with pytest.raises(InputError, match="is no backup"):
+    with pytest.raises(InputError, match="is not a backup"):
         restore(Store(str(tmp_path / "empty")), str(tmp_path))
     (tmp_path / ("certify.dump" if store.database.is_sqlite else "certify.db")).touch()
     with pytest.raises(InputError, match="is a backup of"):

@@ -479,7 +479,7 @@ def test_an_address_that_is_none_is_refused_and_not_repeated(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, url)
-    with pytest.raises(InputError, match="is no address of a PostgreSQL database") as refused:
+    with pytest.raises(InputError, match="is not the address of a PostgreSQL database") as refused:
         Store(str(tmp_path)).exists(A)
     assert "secret" not in "".join(format_exception(refused.value))
 

@@ -139,7 +139,7 @@ REFUSED: list[tuple[tuple[str, Write], str]] = [
     # a thousand, or one and a bit
     (cells("score", "1,234", "2,500"), "'1,234' may be a thousand or a decimal. Write every"),
     (cells("score", "1.234", "987", "2.100"), "'1.234' may be a thousand or a decimal. Write ev"),
-    *((cells("task_id", value, ending=ending), "row 1, column 'task_id': .* is no name but a \\w+.")
+    *((cells("task_id", value, ending=ending), "row 1, column 'task_id': .* is a \\w+, not a name.")
       for value in (True, ["a"], {"a": 1}) for ending in ("jsonl", "parquet")),
     *((cells("task_id", *values, ending="parquet"), "row 2, column 'task_id' is empty. Every")
       for values in ((1.0, np.nan, 2.0), ("a-long-name", " \t nan \n "), ("b", "<NA>"))),

@@ -92,7 +92,7 @@ def agent_reward_bench(files: FileSet, reading: Reading) -> Drafts:
 
 
 class _Run(NamedTuple):
-    """What names an annotated trajectory."""
+    """The names that identify an annotated trajectory."""
 
     benchmark: str
     task: str
@@ -142,7 +142,7 @@ def _normalised(name: str) -> str:
 
 
 class _Labels:
-    """What annotators say: a row for each annotation, NaN where one was unsure."""
+    """The annotations, one row for each, NaN where the annotator was unsure."""
 
     def __init__(self, files: FileSet, reading: Reading) -> None:
         import pandas as pd
@@ -184,12 +184,12 @@ class _Labels:
         return run in self.shares.index
 
     def outcome(self, run: _Run) -> int | None:
-        """Return what most of a run's annotators say; None for a tie, and where all were unsure."""
+        """Return the majority label of a run; None for a tie, or if all annotators were unsure."""
         share = self.shares[run]
         return None if share == 0.5 or math.isnan(share) else int(share > 0.5)
 
     def alone(self) -> str:
-        """Say what there is where no annotation has its run."""
+        """Describe the annotations if none of their runs is there."""
         decided = self.shares[self.shares.notna() & (self.shares != 0.5)]
         return (
             f"there are labels alone, {len(self.table):,} annotations of {len(self.shares):,} "

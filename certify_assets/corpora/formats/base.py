@@ -1,4 +1,4 @@
-"""What a corpus format is, what it is given and what it gives."""
+"""The interface of corpus formats: their input, their output and their registration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from certify_assets.errors import InputError
 
 
 class LeftOutError(Exception):
-    """A record is left out, with what is wrong with it in words, and the reason that is counted."""
+    """A record is left out; the error has the fault in words, and the reason to count it under."""
 
     def __init__(self, words: str, reason: str = "unreadable_record") -> None:
         super().__init__(words)
@@ -30,7 +30,9 @@ class LeftOutError(Exception):
 
 
 class Origin(NamedTuple):
-    """Where a run was read: a file, its hash, and the position in it, from 1; 0 is all of it."""
+    """Where a run was read: a file, its hash, and the position in it, from 1; 0 means the whole
+    file.
+    """
 
     file: str
     sha256: str
@@ -41,16 +43,16 @@ class Origin(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """What a judge, a test or a person says of a run.
+    """The judgement of a judge, a test or a person on a run.
 
     Parameters
     ----------
     name : str
         Scorer, metric, feedback key or assessment.
     value : object
-        A number, a truth value or a word; None where there is none.
+        A number, a truth value or a word; None if it is missing.
     source : str
-        "human", "code", "llm_judge" or what else the tool calls it; "" unknown.
+        "human", "code", "llm_judge" or another word of the tool; "" if unknown.
     """
 
     name: str
@@ -59,7 +61,7 @@ class Judgement(NamedTuple):
 
 
 def joined_scores(said: Sequence[Judgement]) -> Iterator[Judgement]:
-    """Join scores that a model gave to parts of a run, or by several rubrics, to their mean."""
+    """Replace a model's scores of parts of a run, or by several rubrics, with their mean."""
     for name, source in dict.fromkeys((one.name, one.source) for one in said):
         values = [one.value for one in said if (one.name, one.source) == (name, source)]
         if source == "llm_judge" and all(type(value) in (int, float) for value in values):
@@ -69,14 +71,14 @@ def joined_scores(said: Sequence[Judgement]) -> Iterator[Judgement]:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One run as an adapter found it, before it has its place in a corpus.
+    """One run as an adapter found it, before it is added to a corpus.
 
     Parameters
     ----------
     task_id, agent, instruction, steps
         As in `Trajectory`.
     outcome
-        As the source has it; `Outcomes` makes it 0, 1 or None.
+        The source's value; `Outcomes` turns it into 0, 1 or None.
     origin : Origin
         Where it was read.
     trajectory_id : str, optional
@@ -86,20 +88,20 @@ class Draft:
     attempt : int, optional
         The attempt that the source itself states, trusted only together with a trajectory_id.
     repetition : str, optional
-        What tells apart two runs of the same content in one file, such as a trial number. Without
-        one they are runs of their own, however alike.
+        A mark that distinguishes two runs of the same content in one file, such as a trial number.
+        Without one, equal runs in one file are separate runs.
     named_agent : str
-        The agent, where the record itself names it rather than its file: runs of two such agents
-        are no copies of each other.
+        The agent, if the record itself names it, not its file. Runs of two such agents are never
+        copies of each other.
     variant : tuple of str
-        Settings of the source, as NAME=VALUE. Where they differ within a task and so does what it
-        asks, they are tasks of their own.
+        Settings of the source, as NAME=VALUE. If they differ within a task and its instruction
+        differs too, they are separate tasks.
     outcome_name : str
         The column, score or label that the outcome was read from.
     judgements : tuple of Judgement
-        All that is said of the run, where the reading asks for it.
+        All judgements of the run, if the reading requests them.
     link : str
-        Its page on the web, where the source names one.
+        Its web page, if the source names one.
     """
 
     task_id: str
@@ -118,7 +120,7 @@ class Draft:
     link: str = ""
 
     def content(self) -> bytes:
-        """Hash what copies of one run have in common."""
+        """Hash of the content that copies of one run share."""
         texts = [self.task_id, self.named_agent, self.instruction]
         for step in self.steps:
             texts += (step.action, step.observation)
@@ -129,7 +131,7 @@ class Draft:
 
 @dataclass(kw_only=True)
 class Reading(Tally):
-    """What a format is given besides its files, and where it reports what it found.
+    """The options of a format, and the place to report what it found.
 
     Parameters
     ----------
@@ -138,10 +140,10 @@ class Reading(Tally):
     hashes : dict of str to str
         SHA-256 of every file that was read.
     label_facts : dict of str to number
-        What a source says of its labels: annotations, ties, disagreement rate.
+        Figures of the source's labels: annotations, ties, disagreement rate.
     judged : bool
-        Whether all judgements of a run are wanted. None is then chosen as its outcome, and a run
-        of which nothing else was recorded is a run as well.
+        Whether all judgements of a run are wanted. Then none of them is chosen as its outcome, and
+        a run without any other record is kept.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -150,7 +152,7 @@ class Reading(Tally):
     judged: bool = False
 
     def origin(self, file: SourceFile, row: int = 0) -> Origin:
-        """Return a position in a file, whose hash is taken: it was read."""
+        """Return a position in a file, and record the file's hash."""
         if file.name not in self.hashes:
             self.hashes[file.name] = file.sha256()
         return Origin(file.name, self.hashes[file.name], row)
@@ -158,7 +160,7 @@ class Reading(Tally):
     def runs(
         self, records: Iterable[tuple[Any, Record | str]], draft: Callable[[Record, Any], Draft]
     ) -> Drafts:
-        """Make a run of every record; count those that are left out, with their place."""
+        """Turn every record into a run; count the records left out, with their places."""
         for place, record in records:
             try:
                 if isinstance(record, str):
@@ -173,11 +175,11 @@ class Reading(Tally):
                 self.drop(left.reason, f"{place} {left.words}.")
 
     def unusable(self, place: object, words: str) -> None:
-        """Count a record that is left out, with what is wrong with it."""
+        """Count a record that is left out, with its fault."""
         self.drop("unreadable_record", f"{place} cannot be used: {words}.")
 
     def agent_in_name(self, file: str, agent: str, of: str = "file") -> str:
-        """Return the agent of a file whose records name none: the option, else that of a name."""
+        """Return the agent of a file whose records name none: by the option, or else by a name."""
         if given := self.options.get("agent"):
             return str(given)
         words = f"agent {agent!r}, from the {of} name (--option agent=NAME says another)"
@@ -187,9 +189,10 @@ class Reading(Tally):
     def chosen(
         self, place: object, said: Sequence[Judgement], option: str = "label", default: str = ""
     ) -> dict[str, Any]:
-        """Return outcome and outcome_name: of the judgement that an option names, or the only one.
+        """Return outcome and outcome_name of the judgement that an option names, or of the only
+        one.
 
-        The name a covers its parts, such as a/b, where no judgement is called a.
+        The name a covers its parts, such as a/b, if no judgement is called a.
         """
         name = str(self.options.get(option) or default)
         found = [one for one in said if one.name == name]
@@ -207,7 +210,7 @@ class Reading(Tally):
     def documents(
         self, files: Iterable[SourceFile], fits: Callable[[SourceFile], bool] = lambda file: True
     ) -> Iterator[tuple[SourceFile, Any]]:
-        """Parse files of one JSON value each; count those that are broken or do not fit."""
+        """Parse files of one JSON value each; count files that are broken or do not fit."""
         for file in files:
             try:
                 if fits(file):
@@ -220,7 +223,7 @@ class Reading(Tally):
     def placed(
         self, file: SourceFile, rows: Iterable[Row]
     ) -> Iterator[tuple[Origin, Record | str]]:
-        """Go through the rows of a file with their places; count a file that ends early."""
+        """Iterate over the rows of a file with their places; count a file that ends early."""
         number = 0
         try:
             for number, record in rows:
@@ -236,18 +239,19 @@ class Reading(Tally):
         under: Collection[str] = (),
         fields: Collection[str] = (),
     ) -> Iterator[tuple[Origin, Record]]:
-        """Go through the records of JSON, JSON lines, CSV or Parquet; count what cannot be read.
+        """Iterate over the records of JSON, JSON lines, CSV or Parquet; count unreadable ones.
 
         Parameters
         ----------
         files : iterable of SourceFile
             What to read.
         is_record : callable
-            Whether an object is a record of the format; a file that has none is another's.
+            Whether an object is a record of the format; a file without any belongs to another
+            format.
         under : collection of str
-            Paths under which an object that is no record, such as a page of an API, lists records.
+            Paths under which another object, such as a page of an API, lists records.
         fields : collection of str
-            Columns of Parquet that are read; all where none is named.
+            Columns of Parquet to read; by default all.
         """
         for file in files:
             known, has_records, others = file.name in self.hashes, False, list[Origin]()
@@ -260,7 +264,7 @@ class Reading(Tally):
                 else:
                     others.append(place)
             for place in others if has_records else ():
-                self.unusable(place, "it is no record of this format")
+                self.unusable(place, "it is not a record of this format")
             if others and not (has_records or known):
                 self.hashes.pop(file.name)
                 self.other(file.name)
@@ -300,19 +304,20 @@ class CorpusFormat:
     suffixes : tuple of str
         Suffixes of its files.
     fits : callable
-        Whether a file, by its content, is of this format.
+        Whether the content of a file has this format.
     read : callable
-        Turns files into drafts; counts in the reading what it leaves out.
+        Turns files into drafts; counts records left out in the reading.
     domain : str
-        Kind of work, where all runs of the format share one.
+        Kind of work, if all runs of the format share one.
     options : mapping of str to str
         Options beyond the common ones, with their meaning.
     explain : callable
-        Why a file with such a suffix is not of this format and what to do, or None.
+        Says why a file with such a suffix does not have this format and what to do, or None.
     label_source : str
-        Where its outcomes come from, in words.
+        The source of its outcomes, in words.
     marks : mapping of str to float, optional
-        Outcomes are marks from 0 to 1, and below 1 is a failure; letters for some of them.
+        Letter grades and their numbers. Outcomes are then grades from 0 to 1, and less than 1 is a
+        failure.
     """
 
     name: str
@@ -330,7 +335,7 @@ class CorpusFormat:
 def corpus_format(**about: Any) -> Callable[[Reader], CorpusFormat]:
     """Register a function that reads files as the format of its name; see `CorpusFormat`.
 
-    A module of this folder with such a function is all that a new format needs.
+    A new format needs only a module in this folder with such a function.
     """
 
     def register(read: Reader) -> CorpusFormat:

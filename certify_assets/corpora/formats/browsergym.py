@@ -72,7 +72,7 @@ def browsergym(files: FileSet, reading: Reading) -> Drafts:
             said = "is in a folder whose name begins with _: the harness ran it again"
             raise LeftOutError(said, "superseded")
         if summary.get("err_msg") is not None:
-            said = f"is of a run that broke down (err_msg in {_SUMMARY})"
+            said = f"belongs to a run that crashed (err_msg in {_SUMMARY})"
             raise LeftOutError(said, "infrastructure_error")
         infos = _infos(content)
         called = _FOLDER.fullmatch(folder.name)

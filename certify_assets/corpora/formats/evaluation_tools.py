@@ -72,7 +72,7 @@ _ERROR = 2
     },
 )
 def promptfoo(files: FileSet, reading: Reading) -> Drafts:
-    """Read one run a result; attempts are results of the same variables."""
+    """Read one run for each result; attempts are results of the same variables."""
 
     def draft(record: Record, origin: Origin) -> Draft:
         if record.get("failureReason") == _ERROR:
@@ -100,7 +100,7 @@ def promptfoo(files: FileSet, reading: Reading) -> Drafts:
 def _outcome(
     reading: Reading, origin: Origin, record: Record, metrics: Sequence[Judgement]
 ) -> dict[str, Any]:
-    """Return the outcome: success, which is the verdict of all metrics, or the one of a metric."""
+    """Return the outcome: success, the verdict of all metrics, or the result of one metric."""
     verdicts = [Judgement("success", record.get("success"))]
     verdicts += [one for one in metrics if one.name != "success"]
     return reading.chosen(origin, verdicts, default="success")
@@ -118,7 +118,7 @@ def _test(record: Record) -> str:
 
 
 def _assertion(result: Record) -> Judgement:
-    """Return what an assertion says, by its metric or kind."""
+    """Return the result of an assertion, by its metric or kind."""
     assertion = mapping(result.get("assertion"))
     kind = text_of(assertion.get("type")).removeprefix("not-")
     name = text_of(assertion.get("metric")) or text_of(assertion.get("type")) or "assertion"
@@ -149,7 +149,7 @@ _LONGEST_NAME = 80
     },
 )
 def deepeval(files: FileSet, reading: Reading) -> Drafts:
-    """Read one run a test case; attempts are test cases with the same input."""
+    """Read one run for each test case; attempts are test cases with the same input."""
 
     def draft(record: Record, origin: Origin) -> Draft:
         case = snake(record)
@@ -200,7 +200,7 @@ _PAIR = 2
     options={**AGENT_OPTION, "label": "metric that is the outcome, where there are several"},
 )
 def lm_eval(files: FileSet, reading: Reading) -> Drafts:
-    """Read one run a document; answers of several filters are judgements of one run."""
+    """Read one run for each document; results of several filters are judgements of one run."""
     # a document has a line for each filter of its answers
     judgements: dict[tuple[str, str], list[Judgement]] = {}
     samples: dict[tuple[str, str], tuple[Origin, Record]] = {}
@@ -211,7 +211,7 @@ def lm_eval(files: FileSet, reading: Reading) -> Drafts:
 
     def draft(record: Record, origin: Origin) -> Draft:
         if not is_id(record["doc_id"]):
-            raise LeftOutError("its doc_id is no id")
+            raise LeftOutError("its doc_id is not an id")
         path = PurePosixPath(origin.file.removesuffix(".gz"))
         match = _SAMPLES.fullmatch(path.name)
         said = judgements[origin.file, str(record["doc_id"])]
@@ -238,7 +238,7 @@ def _metrics(record: Record) -> Iterator[Judgement]:
 
 
 def _arguments(given: Any) -> list[list[Any]]:
-    """Return prompts with their options or continuations; former versions list them."""
+    """Return prompts with their options or continuations; older versions list them."""
     if isinstance(given, dict):
         return [[*mapping(one).values()] for one in given.values()]
     return [one if isinstance(one, list) else [one] for one in listed(given)]

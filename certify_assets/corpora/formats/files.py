@@ -59,7 +59,7 @@ ARCHIVES = (*_TARS, ".zip")
 
 
 class BrokenFileError(InputError):
-    """One file cannot be read; it costs that file, not the import."""
+    """One file cannot be read; it is left out, and the import continues."""
 
 
 @dataclass
@@ -79,12 +79,12 @@ class Tally:
         self.dropped[reason] += 1
         self.examples.setdefault(reason, example)
 
-    def other(self, name: str, words: str = "is no file of this format.") -> None:
+    def other(self, name: str, words: str = "is not a file of this format.") -> None:
         """Note a file that is not of the format."""
         self.others.setdefault(name, f"{name} {words}")
 
     def understood(self, name: str, said: Sequence[str]) -> None:
-        """Note what was understood of a file that is not as its format has it."""
+        """Note how a file that deviates from its format was read."""
         if said:
             self.read_as.setdefault("; ".join(said), {})[name] = None
 
@@ -97,10 +97,10 @@ class SourceFile:
     Parameters
     ----------
     name : str
-        Where it was, relative to the path that was given and beginning with that path's last part;
-        the same on every machine.
+        Its place relative to the given path, beginning with that path's last part; equal on every
+        machine.
     stored : callable
-        Opens it as it is stored, for reading from its start.
+        Opens it in its stored form, at its start.
     """
 
     name: str
@@ -113,7 +113,7 @@ class SourceFile:
 
     @property
     def suffix(self) -> str:
-        """Last suffix of the name but .gz, in lower case."""
+        """Last suffix of the name, without .gz, in lower case."""
         return self.path.suffix.lower()
 
     def open(self) -> IO[bytes]:
@@ -134,7 +134,7 @@ class SourceFile:
         return data
 
     def head(self, count: int) -> bytes:
-        """Return the first bytes of the content, at most `count`; enough to tell a format."""
+        """Return the first bytes of the content, at most `count`; enough to recognise a format."""
         try:
             with naming(Path(self.name)), self.open() as stream:
                 return stream.read(count)
@@ -144,7 +144,7 @@ class SourceFile:
             ) from None
 
     def sha256(self) -> str:
-        """Return the SHA-256 of the file as it is stored."""
+        """Return the SHA-256 of the stored file."""
         with naming(Path(self.name)), self.stored() as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -176,7 +176,7 @@ class _Member(NamedTuple):
 
 @dataclass(frozen=True)
 class FileSet:
-    """Files, folders and archives to read, one file at a time, as often as they are gone through.
+    """Files, folders and archives to read, one file at a time, at every iteration.
 
     Parameters
     ----------
@@ -185,9 +185,9 @@ class FileSet:
     suffixes : collection of str
         Suffixes of the files that are read.
     tally : Tally
-        Counts what is left out, each time.
+        Counts the files left out, at every iteration.
     patterns : tuple of str
-        Shell patterns, of which a file's name matches one.
+        Shell patterns; a file's name must match one.
     """
 
     paths: Sequence[Path]
@@ -196,11 +196,11 @@ class FileSet:
     patterns: tuple[str, ...] = ("*",)
 
     def matching(self, *patterns: str) -> FileSet:
-        """Return the files whose names, but for .gz, match a shell pattern; counts nothing."""
+        """Return the files whose names, without .gz, match a shell pattern; count nothing."""
         return replace(self, patterns=patterns, tally=Tally())
 
     def __iter__(self) -> Iterator[SourceFile]:
-        """Go through the files."""
+        """Iterate over the files."""
         found = [*files_at(self.paths, self.tally)]
         sizes = [path.stat().st_size for _, path in found]
         with under_way(WorkStage("reading files", sum(sizes), in_bytes=True)) as stage:
@@ -276,10 +276,10 @@ class FileSet:
 
 
 def files_at(paths: Iterable[Path], tally: Tally) -> Iterator[tuple[str, Path]]:
-    """Go through the files at some paths, in the order of their names, which tell them apart.
+    """Iterate over the files at some paths, in the order of their unique names.
 
-    The names do not depend on where the paths are. Links and hidden folders are counted and left
-    out.
+    The names do not depend on the location of the paths. Links and hidden folders are counted and
+    left out.
     """
     for label, root in _labelled(paths):
         if root.is_file():
@@ -313,7 +313,7 @@ def _without_gz(name: str) -> str:
 
 
 def _labelled(paths: Iterable[Path]) -> list[tuple[str, Path]]:
-    """Name paths by their last part, or by as many as tell them apart."""
+    """Name paths by their last part, or by as many parts as make them unique."""
     # links are not followed
     given = {Path(os.path.abspath(path)): path for path in paths}  # noqa: PTH100
     unique = sorted(given, key=lambda path: (path.name, path.as_posix()))

@@ -34,7 +34,7 @@ NO_INSTRUCTION = "runs have no instruction"
 
 
 class StepTexts:
-    """Instructions and steps, in memory or, where there are many, in a file."""
+    """Instructions and steps, in memory or, if there are many, in a file."""
 
     def __init__(self) -> None:
         # closed by close
@@ -42,7 +42,7 @@ class StepTexts:
         self._end = 0
 
     def put(self, instruction: str, steps: Sequence[Step]) -> tuple[int, int]:
-        """Keep the texts of one run; return where they begin and end."""
+        """Keep the texts of one run; return their start and end."""
         texts = [instruction, *(text for step in steps for text in (step.action, step.observation))]
         start = self._end
         with naming(Path(tempfile.gettempdir())):
@@ -59,12 +59,12 @@ class StepTexts:
         return instruction, tuple(map(Step, rest[::2], rest[1::2]))
 
     def close(self) -> None:
-        """Throw the texts away."""
+        """Delete the texts."""
         self._file.close()
 
 
 class Run(NamedTuple):
-    """A run of a corpus without its texts, and where those wait."""
+    """A run of a corpus without its texts, and the place of the texts."""
 
     task_id: str
     trajectory_id: str
@@ -82,7 +82,7 @@ class Gathered:
     texts: StepTexts
 
     def trajectories(self) -> Iterator[Trajectory]:
-        """Go through the runs."""
+        """Iterate over the runs."""
         return map(self.trajectory, counted("comparing the runs", range(len(self.rows))))
 
     def write(self, sink: IO[bytes]) -> None:
@@ -145,7 +145,7 @@ def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: StepTe
 
 
 def _spelled(kept: Sequence[Draft], reading: Reading) -> dict[str, str]:
-    """Refuse names in two spellings, or return one for each; note those that only look alike."""
+    """Refuse names in two spellings, or return one for each; note names that look similar."""
     for kind in ("task_id", "trajectory_id"):
         first: dict[str, Draft] = {}
         for draft in kept:
@@ -173,9 +173,9 @@ def _spelled(kept: Sequence[Draft], reading: Reading) -> dict[str, str]:
 def _kept(
     drafts: Iterable[Draft], reading: Reading, texts: StepTexts
 ) -> Iterator[tuple[Draft, tuple[int, int]]]:
-    """Leave out what cannot be used, what has no label, and copies; put the texts aside.
+    """Leave out unusable and unlabelled runs, and copies; store the texts.
 
-    The hash of its words stands for the instruction of a draft.
+    The hash of its words replaces the instruction of a draft.
     """
     # most of a corpus is text, and none of it is needed to tell copies apart, number attempts and
     # order the runs: memory holds a few hundred bytes of each
@@ -206,7 +206,7 @@ def _require_usable(draft: Draft, reading: Reading) -> None:
     ids = (draft.task_id, draft.trajectory_id or "", draft.agent)
     # two such ids would become one in the table
     if any(clean_text(name) != name for name in ids):
-        raise LeftOutError("its task, trajectory_id or agent is no Unicode text; give it another")
+        raise LeftOutError("its task, trajectory_id or agent is not Unicode text; give it another")
     if draft.outcome is None and not reading.options.get("keep_unlabelled"):
         raise LeftOutError(
             "has no outcome; keep such runs with the option keep_unlabelled", "no_label"
@@ -216,7 +216,7 @@ def _require_usable(draft: Draft, reading: Reading) -> None:
 def _require_own_task(
     draft: Draft, bare: Draft, first: dict[tuple[str, int | None], Draft]
 ) -> None:
-    """Leave out a run whose texts and outcome a run of another task has."""
+    """Leave out a run if a run of another task has its texts and outcome."""
     steps = [(step.action, step.observation) for step in draft.steps]
     letters = letters_sha256(draft.instruction, steps)
     other = first.setdefault((letters, draft.outcome), bare)
@@ -250,7 +250,7 @@ def _require_one_label(draft: Draft, original: Draft) -> None:
 
 
 def _require_same_judgements(draft: Draft, original: Draft) -> None:
-    """Refuse a copy of a run whose judgements are not among those of the original."""
+    """Refuse a copy of a run if its judgements are not among those of the original."""
     # as text, since NaN is not equal to itself
     said, before = (
         Counter((one.name, one.source, repr(one.value)) for one in run.judgements)
@@ -272,7 +272,7 @@ def _is_copy(draft: Draft, earlier: Draft) -> bool:
 
 
 def _tasks(kept: Sequence[Draft], reading: Reading) -> list[str]:
-    """Return the task of every run; settings by which it asks something else are a part of it."""
+    """Return the task of every run; settings that change its instruction are part of its name."""
     asked: dict[str, dict[tuple[str, ...], set[str]]] = {}
     for draft in kept:
         by_variant = asked.setdefault(draft.task_id, {})
@@ -296,7 +296,7 @@ def _tasks(kept: Sequence[Draft], reading: Reading) -> list[str]:
 
 
 def _named(draft: Draft, asked: Mapping[tuple[str, ...], set[str]]) -> str:
-    """Name a task by the settings that differ, where no two of them ask the same."""
+    """Name a task by the settings that differ, if each gives another instruction."""
     if len(asked) == 1 or len(set().union(*asked.values())) < sum(map(len, asked.values())):
         return draft.task_id
     first, *others = asked
@@ -305,7 +305,7 @@ def _named(draft: Draft, asked: Mapping[tuple[str, ...], set[str]]) -> str:
 
 
 def _merged(words: Mapping[str, set[str]]) -> dict[str, str]:
-    """Return the first of the tasks that each is linked to by instructions."""
+    """Return, for each task, the first of the tasks with which it shares instructions."""
     groups = {task: {task} for task in words}
     first: dict[str, str] = {}
     for task, found in words.items():

@@ -120,7 +120,7 @@ def _trial(name: str) -> str:
 
 
 def _infrastructure_error(trial: Record) -> str:
-    """Return the first exception that the agent did not bring about."""
+    """Return the first exception that the agent did not cause."""
     found = (
         inside(entry, "exception_info") for entry in (trial, *objects(trial.get("step_results")))
     )

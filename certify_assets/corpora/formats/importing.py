@@ -36,7 +36,7 @@ _EXPLAINED = 2
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedCorpus(ImportFacts):
-    """A corpus as it was read, in memory.
+    """A corpus in memory, as it was read.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def import_corpus(
     paths : path or iterable of paths
         Files, folders and tar archives (read without unpacking).
     format : str, default "auto"
-        Name of a format, or "auto" to take the one that fits the files.
+        Name of a format, or "auto" for the one that fits the files.
     name : str
         Name of the corpus.
     options : mapping, optional
@@ -93,11 +93,11 @@ def gather_corpus(
     options: Mapping[str, Any] | None = None,
     judged: bool = False,
 ) -> Iterator[tuple[Gathered, ImportFacts]]:
-    """Read agent runs into one corpus whose texts wait in a temporary file, to be written or gone
-    through while the block lasts.
+    """Read agent runs into one corpus whose texts are in a temporary file for as long as the block
+    lasts.
 
-    Parameters and errors are those of `import_corpus`. With `judged`, runs have all of their
-    judgements, and none of these is the outcome.
+    Parameters and errors are those of `import_corpus`. With `judged`, runs have all their
+    judgements, and no outcome is chosen.
     """
     if not name.strip():
         raise InputError("the corpus has no name; give it one.")
@@ -117,7 +117,7 @@ def _facts(
     # of several reasons the most frequent
     often = [reason for reason, _ in reading.dropped.most_common()]
     if not runs.rows:
-        why = reading.examples[often[0]] if often else "no file of the format's kind holds a run."
+        why = reading.examples[often[0]] if often else "no file of this format holds a run."
         if "cannot be used: " in why and ";" not in why:
             why = f"{why.rstrip('.')}; correct it."
         if (total := reading.dropped.total()) > 1:
@@ -189,8 +189,7 @@ def detect_format(paths: Sequence[Path]) -> str:
     Raises
     ------
     InputError
-        If none fits (the message says why of the first files), or more than one: the message lists
-        the candidates.
+        If no format fits (the message says why), or several do (the message lists them).
     """
     fitting: dict[str, str] = {}
     # by the sentence without its file, so that many files of one kind give one

@@ -90,7 +90,7 @@ def _explain(file: SourceFile) -> str | None:
     except InputError as error:
         return str(error)
     return (
-        f"{file.name} is a zip archive without header.json and _journal/start.json; it is no "
+        f"{file.name} is a zip archive without header.json and _journal/start.json; it is not an "
         "Inspect AI log."
     )
 
@@ -103,7 +103,8 @@ def _members(file: SourceFile) -> list[str]:
     except DAMAGE as error:
         said = str(error) or type(error).__name__
         raise BrokenFileError(
-            f"{file.name} is not a whole zip archive ({said}); fetch it again, or wait for its end."
+            f"{file.name} is not a complete zip archive ({said}); fetch it again, or wait until it "
+            "is complete."
         ) from None
     for size, limit in (
         (max((member.file_size for member in members), default=0), FILE_BYTES),
@@ -154,7 +155,7 @@ def inspect_log() -> Any:
 
 
 class Naming(NamedTuple):
-    """What the samples of a log are called."""
+    """The names of a log's samples."""
 
     task: str
     agent: str
@@ -163,7 +164,7 @@ class Naming(NamedTuple):
     identity: str
 
     def run(self, uuid: Any, sample: Any, epoch: Any) -> str:
-        """Return the id of a sample's run: its uuid, or what tells it apart in the evaluation."""
+        """Return the id of a sample's run: its uuid, or an id that is unique in the evaluation."""
         return named(uuid) or f"{self.identity}/{sample}/{epoch}"
 
 
@@ -188,13 +189,13 @@ def _read_archive(file: SourceFile, path: Path, library: Any) -> tuple[Any, _Sam
 
 
 def _order(match: re.Match[str]) -> tuple[int, int, str, int]:
-    """Order samples by id, numbers before words, and epoch, not as they ended."""
+    """Order samples by id, numbers before words, and by epoch, not by their end."""
     number = int(match[1]) if match[1].isdecimal() and len(match[1]) < 18 else None
     return (number is None, number or 0, match[1], int(match[2]))
 
 
 def _samples(path: Path, members: list[re.Match[str]], library: Any) -> _Samples:
-    """Read some samples at a time; one that the library refuses is a sentence."""
+    """Read some samples at a time; a sample that the library refuses is replaced by the error."""
     for start in range(0, len(members), _AT_ONCE):
         some = members[start : start + _AT_ONCE]
         keys = [(match[1], int(match[2])) for match in some]
@@ -229,7 +230,7 @@ def _log(file: SourceFile, path: Path, library: Any, **options: bool) -> Any:
 
 
 def problem_of(error: Exception) -> str:
-    """Return what the library says of a log, in one line."""
+    """Return the library's error about a log, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {' '.join(lines[:3])}"[:_PROBLEM]
 
@@ -305,7 +306,7 @@ def _drafts(file: SourceFile, log: Any, samples: _Samples, reading: Reading) -> 
 
 
 def _spoken(sample: Record) -> list[Message]:
-    """Return what was said from the agent's first word on: what came before repeats the input."""
+    """Return the messages from the agent's first one on; earlier ones repeat the input."""
     spoken = [*from_first(messages_of(sample.get("messages")), "assistant", "tool")]
     if not any(message.role == "assistant" for message in spoken):
         answers = objects(inside(sample, "output", "choices"))[:1]
@@ -321,7 +322,7 @@ def _asked(asked: Any, choices: Any) -> str:
 
 
 def judgements_of(scores: Record) -> tuple[Judgement, ...]:
-    """Return the values of all scorers, each of several values under a name of its own."""
+    """Return the values of all scorers; each of several values has its own name."""
     found = []
     for name, score in scores.items():
         value = inside(score, "value")

@@ -1,8 +1,8 @@
 """Langfuse: traces, observations and scores of its API, blob storage exports and tables.
 
-A trace comes whole (GET /traces/ID), as a row with observations and scores in other files, or as a
-row of the page's table. Else only its observations say what it was. Fields are
-camelCase in the API and snake_case in files.
+A trace is given whole (GET /traces/ID), as a row with observations and scores in other files, or as
+a row of the page's table. Otherwise it is known only from its observations. Fields are camelCase in
+the API and snake_case in files.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _OF_TRACE = words("trace_name user_id session_id release tags environment versio
     label_source="scores of the trace",
 )
 def langfuse(files: FileSet, reading: Reading) -> Said:
-    """Read one run a trace."""
+    """Read one run for each trace."""
     wholes: dict[str, tuple[Record, Origin]] = {}
     observations: dict[str, list[Span]] = {}
     for origin, record in reading.records(files, _is_record, under=_PAGES):
@@ -123,13 +123,13 @@ def _span(record: Record, trace_id: str, origin: Origin) -> Span:
 
 
 def _page(trace: Record) -> str:
-    """Return the address of a trace's web page, "" where it is not known."""
+    """Return the address of a trace's web page, "" if it is unknown."""
     host, path = os.environ.get("LANGFUSE_HOST"), text_of(trace.get("html_path"))
     return f"{host.rstrip('/')}/{path.lstrip('/')}" if host and path else ""
 
 
 def _with_whole(whole: Span, spans: list[Span]) -> list[Span]:
-    """Add what a trace says of itself to its outermost span, or above them where it has several."""
+    """Add the trace's own fields to its outermost span, or above several outermost spans."""
     tops = [span for span in spans if not span.parent_id and span.kind != JUDGING]
     if len(tops) != 1:
         below = (replace(span, parent_id=span.parent_id or whole.span_id) for span in spans)

@@ -35,7 +35,7 @@ _OF_ROOT = words("name session_name session_id reference_example_id inputs threa
     label_source="feedback on the trace",
 )
 def langsmith(files: FileSet, reading: Reading) -> Said:
-    """Read one run a trace."""
+    """Read one run for each trace."""
     for origin, record in reading.records(files, _is_record, under=_PAGES):
         if "run_type" not in record:
             yield _assessment(record)

@@ -1,6 +1,6 @@
-"""Formats that are a mapping: which field of a record holds the task, the outcome, what was said.
+"""Formats that are a mapping: which field of a record holds the task, the outcome, the texts.
 
-A format whose records are runs needs no function of its own::
+A format whose records are runs needs no function::
 
     mapped_format(
         "deck",
@@ -65,13 +65,13 @@ def mapped_format(
     name : str
         Value of the option `format`.
     fields : mapping of str to str
-        For some of `FIELDS`, the key in a record. Dots lead into objects. Bars separate keys, of
-        which the first that is there counts. A file whose records have the keys of task and
-        texts is of the format.
+        For some of `FIELDS`, the key in a record. Dots lead into objects. Bars separate alternative
+        keys; the first one present counts. A file has this format if its records have the keys of
+        task and texts.
     adjusted : callable
-        Changes a run, where a field needs more than to be copied.
+        Changes a run, if copying fields is not enough.
     **about
-        Title, suffixes and the rest of `CorpusFormat`.
+        Title, suffixes and the other fields of `CorpusFormat`.
     """
     keys = {field: [path.split(".")[0] for path in fields[field].split("|")] for field in fields}
     needed = {keys[field][0] for field in ("task_id", *TEXTS) if field in keys}
@@ -89,7 +89,7 @@ def mapped_format(
 
 
 def _value(record: Record, paths: str) -> tuple[str, Any]:
-    """Return the first of the paths that is there, and what it holds."""
+    """Return the first path that is present, and its value."""
     if paths in record:
         return paths, record[paths]
     for path in paths.split("|"):
@@ -101,7 +101,7 @@ def _value(record: Record, paths: str) -> tuple[str, Any]:
 def draft_of(
     record: Record, origin: Origin, *, fields: Mapping[str, str], reading: Reading
 ) -> Draft:
-    """Make a run of the fields of a record; `fields` as for `mapped_format`."""
+    """Make a run from the fields of a record; `fields` as for `mapped_format`."""
     found = {name: _value(record, fields.get(name, "")) for name in FIELDS}
     row = {name: value for name, (_, value) in found.items()}
     if (task := _identity(row["task_id"])) is None:
@@ -126,7 +126,7 @@ def draft_of(
 
 
 def _identity(value: Any) -> str | None:
-    """Return an id as text: 3 and 3.0 of a numeric column are "3"; None where it is missing."""
+    """Return an id as text: 3 and 3.0 of a numeric column are "3"; None if it is missing."""
     text = (name_of(value) or "").strip()
     return None if text.lower() in MISSING_ID else text
 
@@ -141,7 +141,7 @@ def _attempt(value: Any) -> int | None:
 
 
 def _said(row: Record, reading: Reading) -> tuple[str, tuple[Step, ...]]:
-    """Return instruction and steps: of messages, of pairs of action and observation, or a text."""
+    """Return instruction and steps: from messages, pairs of action and observation, or a text."""
     instruction = text_of(row["instruction"])
     name = next((name for name in TEXTS if row[name] not in (None, "")), "text")
     value = row[name] if name == "text" else parsed(row[name])

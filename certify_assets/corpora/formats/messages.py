@@ -1,4 +1,4 @@
-"""Chat messages in every shape in which harnesses and tracing tools record them, and their steps.
+"""Chat messages in the shapes that harnesses and tracing tools record, and their steps.
 
 `messages_of` reads chat completions, the OpenTelemetry GenAI conventions (`parts`), Anthropic
 (content blocks), Gemini, LangChain (also serialised) and OpenInference (`message`).
@@ -56,12 +56,12 @@ class Message(NamedTuple):
 
 
 def joined(*texts: str) -> str:
-    """Join the texts that are not empty, one a line."""
+    """Join the texts that are not empty, one on each line."""
     return "\n".join(filter(None, texts))
 
 
 class Conversation:
-    """What an agent did and what it saw in return, gathered into steps."""
+    """Actions of an agent and their observations, gathered into steps."""
 
     def __init__(self) -> None:
         self._turns: list[tuple[str, list[str]]] = []
@@ -74,25 +74,25 @@ class Conversation:
         self._turns.append((text, [*seen]))
 
     def see(self, text: str) -> None:
-        """Add to the latest step; what precedes the first action is a step without one."""
+        """Add an observation to the latest step; before the first action, to a step without one."""
         if not self._turns:
             self.act("")
         self._turns[-1][1].append(text)
 
     def steps(self) -> tuple[Step, ...]:
-        """Return what was done and seen."""
+        """Return the actions and observations."""
         return tuple(Step(act, "\n".join(seen)) for act, seen in self._turns)
 
 
 def turn_on_page(url: Any, error: Any, tree: str, *done: str) -> tuple[str, str]:
-    """Return what an agent saw, and what it then thought and did, for `steps_of_turns`."""
+    """Return an observation, and the thought and action after it, for `steps_of_turns`."""
     place = f"url: {url}" if text_of(url) else ""
     failed = f"error: {error}" if text_of(error).strip() else ""
     return joined(place, failed, tree), joined(*done)
 
 
 def steps_of_turns(turns: Iterable[tuple[str, str]]) -> tuple[Step, ...]:
-    """Turn pages, each with what was done on it, into steps that show what came of it."""
+    """Turn pages, each with the action on it, into steps with the action's result."""
     pages, actions = [], [""]
     for page, action in turns:
         pages.append(page)
@@ -104,7 +104,7 @@ def steps_of_turns(turns: Iterable[tuple[str, str]]) -> tuple[Step, ...]:
 
 
 def steps_of_messages(messages: Iterable[Message], tally: Tally) -> tuple[Step, ...]:
-    """Turn messages into steps: what the assistant did, then what user and tools answered."""
+    """Turn messages into steps: actions of the assistant, then answers of user and tools."""
     chat = Conversation()
     for message in messages:
         said = joined(message.text, *message.calls)
@@ -119,13 +119,13 @@ def steps_of_messages(messages: Iterable[Message], tally: Tally) -> tuple[Step, 
 
 
 def from_first(messages: Sequence[Message], *roles: str) -> Sequence[Message]:
-    """Leave out the messages before the first of one of the roles: what the harness asked."""
+    """Leave out the messages before the first one of the roles, which the harness wrote."""
     found = (number for number, message in enumerate(messages) if message.role in roles)
     return messages[next(found, len(messages)) :]
 
 
 def first_prompt(messages: Iterable[Message]) -> str:
-    """Return what the user said first."""
+    """Return the first text of the user."""
     return next((message.text for message in messages if message.role == "user"), "")
 
 
@@ -139,14 +139,14 @@ def message_text(content: Any) -> str:
 
 
 def arguments_text(arguments: Any) -> str:
-    """Return the arguments of a call as text: as they are, or as JSON with sorted keys."""
+    """Return the arguments of a call as text: unchanged, or as JSON with sorted keys."""
     if arguments is None or isinstance(arguments, str):
         return arguments or ""
     return json.dumps(arguments, ensure_ascii=False, sort_keys=True)
 
 
 def value_text(value: Any) -> str:
-    """Return any value as text: text as it is, the only text of an object, else JSON."""
+    """Return any value as text: text unchanged, the only text of an object, or else JSON."""
     if isinstance(value, dict) and len(value) == 1:
         (only,) = value.values()
         return only if isinstance(only, str) else arguments_text(value)
@@ -160,7 +160,7 @@ def calls_text(calls: Any) -> tuple[str, ...]:
 
 
 def _function(call: Record) -> tuple[Any, Any]:
-    """Return name and arguments of a call, at whatever level and under whatever key they are."""
+    """Return name and arguments of a call, at any level and under any known key."""
     for level in ("tool_call", "function_call"):
         call = mapping(call.get(level)) or call
     function = call.get("function")
@@ -174,7 +174,7 @@ def _function(call: Record) -> tuple[Any, Any]:
 def messages_of(
     value: Any, role: str = "user", *, tools_by_call: bool = True
 ) -> tuple[Message, ...]:
-    """Read messages, in whatever shape they are recorded.
+    """Read messages in any of the known shapes.
 
     Parameters
     ----------
@@ -182,15 +182,15 @@ def messages_of(
         A list of messages, an object that holds one (`messages`, `choices`), one message, the JSON
         text of any of these, or plain text.
     role : str
-        Who speaks where the value does not say it.
+        The role, if the value does not state one.
     tools_by_call : bool
-        Whether an answer of a tool that names none gets the name that its call has.
+        Whether a tool's answer without a name gets the name of its call.
 
     Returns
     -------
     tuple of Message
-        In their order. The result of a tool inside another message is a message of its own, with
-        the name of the tool where the list holds the call.
+        In their order. The result of a tool inside another message becomes a separate message, with
+        the name of the tool if the list holds the call.
     """
     records = _messages_in(value)
     if not records:
@@ -210,7 +210,7 @@ def messages_of(
 
 
 def _messages_in(value: Any, depth: int = 0) -> list[Record]:
-    """Return the messages that a value holds, out of what wraps them; none of other data."""
+    """Return the messages that a value holds, unwrapped; empty for other data."""
     value = parsed(value)
     if depth > _DEEPEST or not isinstance(value, dict | list):
         return []
@@ -240,7 +240,7 @@ def _messages_in(value: Any, depth: int = 0) -> list[Record]:
 
 
 def _read(record: Record, default: str, tools: dict[str, str]) -> Iterator[Message]:
-    """Read one message, and the results inside it as messages of their own."""
+    """Read one message, and the results inside it as separate messages."""
     said = text_of(record.get("role") or record.get("type") or default).strip().lower()
     role = _ROLES.get(said, said)
     blocks: list[Any] = next(filter(None, (listed(record.get(key)) for key in _BLOCKS)), [])
@@ -285,7 +285,7 @@ def _kind(part: Record) -> str:
 
 
 def _joined(parts: list[Any]) -> str:
-    """Return the text of parts; pictures and what is sealed have none."""
+    """Return the text of parts; pictures and encrypted parts have none."""
     texts = []
     for part in parts:
         record = mapping(inside(part, "message_content")) or mapping(part)

@@ -95,7 +95,7 @@ def _is_trace(record: Record) -> bool:
 
 
 def _trace(record: Record) -> tuple[Record, list[Record]]:
-    """Return what is said of a trace, and its spans: of a trace, or of a row of a table."""
+    """Return the assessments and spans of a trace, or of a row of a table."""
     whole = mapping(parsed(record.get("trace"))) or record
     if "info" in whole:
         return mapping(whole["info"]), objects(inside(whole, "data", "spans"))
@@ -108,7 +108,7 @@ def _trace(record: Record) -> tuple[Record, list[Record]]:
 
 
 def _span_id(value: Any) -> str:
-    """Return a span's id as assessments name it; in a trace it is base64, elsewhere hexadecimal."""
+    """Return a span's id in the form that assessments use; a trace has it in base64."""
     said = text_of(value)
     try:
         return b64decode(said, validate=True).hex() if len(said) == _BASE64_ID else said
@@ -117,7 +117,7 @@ def _span_id(value: Any) -> str:
 
 
 def _decoded(attributes: Record) -> Record:
-    """Return attributes as they were set; MLflow stores each as JSON."""
+    """Return attributes as they were set; MLflow stores each one as JSON."""
     found: Record = {}
     for name, value in attributes.items():
         try:

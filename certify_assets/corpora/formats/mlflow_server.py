@@ -1,4 +1,4 @@
-"""Traces of an MLflow server: an experiment as a folder of files, and assessments that go back."""
+"""Traces of an MLflow server: an experiment as a folder of files, and assessments to log there."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class MlflowExperiment(AbstractFileSystem):  # type: ignore[misc]
         return False
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
-        """Return a file for each trace, with a stamp that its assessments and tags change."""
+        """Return a file for each trace; its stamp changes with its assessments and tags."""
         found: list[Any] = []
         with asking(self.address):
             client, token = _client(self.address), None
@@ -100,7 +100,7 @@ class MlflowExperiment(AbstractFileSystem):  # type: ignore[misc]
 
 
 def _client(address: str) -> Any:
-    """Return the client of a server, or of a database that is there: MLflow would make one."""
+    """Return the client of a server, or of an existing database, as MLflow would make one."""
     scheme, _, file = address.partition(":///")
     if scheme == "sqlite" and not Path(file.partition("?")[0]).is_file():
         raise InputError(f"there is no database {file}; check the path.")
@@ -109,7 +109,7 @@ def _client(address: str) -> Any:
 
 @contextmanager
 def asking(address: str) -> Iterator[None]:
-    """Turn what MLflow or the network says into one sentence without credentials."""
+    """Turn errors of MLflow or the network into one sentence without credentials."""
     from mlflow.exceptions import MlflowException
 
     # what the network says is an OSError
@@ -130,7 +130,7 @@ def asking(address: str) -> Iterator[None]:
 
 
 class TraceVerdict(NamedTuple):
-    """What was decided of one trace."""
+    """The decision on one trace."""
 
     trace_id: str
     decision: str
@@ -139,7 +139,7 @@ class TraceVerdict(NamedTuple):
 
 
 class VerdictCounts(NamedTuple):
-    """Assessments that were logged, those that were there already, and traces that are not."""
+    """Numbers of assessments logged, of those that existed already, and of missing traces."""
 
     logged: int
     unchanged: int
@@ -161,10 +161,10 @@ def _assessing(address: str) -> Any:
 
 
 def log_verdicts(address: str, verdicts: Iterable[TraceVerdict]) -> VerdictCounts:
-    """Log decisions as feedback of source CODE, each once for a certificate.
+    """Log decisions as feedback of source CODE, once for each certificate.
 
-    A repetition logs nothing; another decision under the same certificate replaces the former, and
-    the certificate's hash is in the metadata.
+    A repetition logs nothing. Another decision under the same certificate replaces the former one.
+    The metadata holds the certificate's hash.
     """
     from mlflow.entities import AssessmentSource, Feedback
     from mlflow.exceptions import MlflowException

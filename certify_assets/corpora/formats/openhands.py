@@ -1,4 +1,4 @@
-"""OpenHands evaluation outputs (output.jsonl): a record a run, with its events as history."""
+"""OpenHands evaluation outputs (output.jsonl): a record for each run, with events as history."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _NOISE = frozenset(
 
 
 def _fits(file: SourceFile) -> bool:
-    """Say whether one of the first lines of a file is an evaluation output."""
+    """Whether one of the first lines of a file is an evaluation output."""
     if file.suffix not in LINES:
         return False
     first = (record for _, record in islice(json_rows(file), _FIRST_LINES))
@@ -82,7 +82,7 @@ def openhands(files: FileSet, reading: Reading) -> Drafts:
     }
 
     def named_tasks() -> Iterator[tuple[str, str]]:
-        """Go through file and task of every run that the files hold, in its last attempt."""
+        """Iterate over the file and task of every run in the files, in its last attempt."""
         for file in files.matching("*"):
             # what is broken is counted where every file is read
             with suppress(BrokenFileError):
@@ -172,7 +172,7 @@ def _said(event: Record) -> tuple[bool, str]:
 
 
 def _said_to_sdk(event: Record) -> tuple[bool, str]:
-    """Read the events of OpenHands 1, which name their class as kind."""
+    """Read the events of OpenHands 1, which name their class under kind."""
     kind, by_agent = event.get("kind"), event.get("source") == "agent"
     if kind == "ActionEvent":
         name = str(event.get("tool_name") or "")

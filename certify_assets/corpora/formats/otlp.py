@@ -37,7 +37,7 @@ def _fits(file: SourceFile) -> bool:
     label_source="evaluations of the traces (gen_ai.evaluation.result), or an attribute",
 )
 def otlp(files: FileSet, reading: Reading) -> Said:
-    """Read traces, whose spans may be in any number of requests, lines and files."""
+    """Read traces; their spans may be in several requests, lines and files."""
     spans: list[tuple[Record, Record, Origin]] = []
     logs: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
     for origin, request in reading.records(files, _is_request):

@@ -1,4 +1,4 @@
-"""Outcomes as sources write them, read by one rule."""
+"""Outcomes of all sources, read by one rule."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _ALMOST_ONE = 1 - 1e-6
 
 @dataclass(frozen=True)
 class Unclear:
-    """An outcome that the source does not give, with what is wrong and what to do."""
+    """An outcome that the source does not give, with the fault and the remedy."""
 
     problem: str
 
 
 def outcome_settings(options: Mapping[str, Any]) -> TableSettings:
-    """Return what the options say of outcomes; InputError names one that is wrong."""
+    """Return the options about outcomes; InputError names a wrong one."""
     return TableSettings.of({name: options.get(name) for name in OUTCOME_OPTIONS})
 
 
 class Outcomes:
-    """The outcomes of an import; one that is not understood refuses it, once all are read."""
+    """The outcomes of an import; an unclear one makes the import fail after all are read."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading, self._settings = reading, outcome_settings(reading.options)
@@ -46,7 +46,7 @@ class Outcomes:
         self._found: set[int] = set()
 
     def read(self, drafts: Iterable[Draft], marks: Mapping[str, float] | None) -> Iterator[Draft]:
-        """Give every run its outcome, None where it has none."""
+        """Give every run its outcome, or None."""
         for draft in drafts:
             column, files = self._columns.setdefault(
                 draft.outcome_name, (OutcomeColumn(draft.outcome_name, self._settings), {})
@@ -89,7 +89,7 @@ class Outcomes:
         return int(number >= _ALMOST_ONE)
 
     def require_clear(self) -> None:
-        """Refuse an import with an outcome that is not understood."""
+        """Refuse an import with an unclear outcome."""
         if self._first is not None:
             raise InputError(self._refusal(self._first))
         for column, files in self._columns.values():

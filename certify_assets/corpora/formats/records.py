@@ -45,17 +45,17 @@ Row = tuple[int, Record | str]
 
 
 def text_of(value: Any) -> str:
-    """Return the value where it is text, otherwise ""."""
+    """Return the value if it is text, otherwise ""."""
     return value if isinstance(value, str) else ""
 
 
 def named(value: Any) -> str | None:
-    """Return the value where it is text that can name something."""
+    """Return the value if it is text that can name something."""
     return value if isinstance(value, str) and value.strip() else None
 
 
 def hashed(text: str) -> str:
-    """Return sixteen hexadecimal digits that stand for a text."""
+    """Return sixteen hexadecimal digits of a text's hash."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
@@ -65,12 +65,12 @@ def is_id(value: Any) -> bool:
 
 
 def mapping(value: Any) -> Record:
-    """Return the value where it is an object, otherwise an empty one."""
+    """Return the value if it is an object, otherwise an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def listed(value: Any) -> list[Any]:
-    """Return the value where it is a list, otherwise an empty one."""
+    """Return the value if it is a list, otherwise an empty one."""
     return value if isinstance(value, list) else []
 
 
@@ -80,19 +80,19 @@ def objects(value: Any) -> list[Record]:
 
 
 def is_list_of_objects(value: Any) -> bool:
-    """Whether a value is a list of nothing but objects."""
+    """Whether a value is a list that holds only objects."""
     return isinstance(value, list) and len(objects(value)) == len(value)
 
 
 def inside(value: Any, *path: str) -> Any:
-    """Return what is at a path of keys, None where there is nothing."""
+    """Return the value at a path of keys, or None."""
     for key in path:
         value = mapping(value).get(key)
     return value
 
 
 def parsed(value: Any) -> Any:
-    """Return what JSON text of an object or list holds, and any other value as it is."""
+    """Parse a JSON text of an object or list; return any other value unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(value)
@@ -102,7 +102,7 @@ def parsed(value: Any) -> Any:
 
 
 def snake(record: Record) -> Record:
-    """Name the fields of an API (traceId) as files of the same tool do (trace_id)."""
+    """Rename the fields of an API (traceId) to those of the tool's files (trace_id)."""
     return {_snake(name): value for name, value in record.items()}
 
 
@@ -111,14 +111,14 @@ def _snake(name: str) -> str:
 
 
 def begins(file: SourceFile, signs: bytes, *marks: bytes) -> bool:
-    """Whether a file begins with one of the signs, and its beginning has text of all patterns."""
+    """Whether a file begins with one of the characters, and its beginning matches all patterns."""
     head = file.head(HEAD)
     first = head.lstrip(_BLANK)[:1]
     return bool(first) and first in signs and all(re.search(mark, head) for mark in marks)
 
 
 def has_fields(file: SourceFile, *kinds: Collection[str]) -> bool:
-    """Whether a file begins with records that have all fields of one of the kinds."""
+    """Whether the first records of a file have all fields of one of the kinds."""
     names: Iterable[str] = ()
     try:
         if file.suffix in PARQUET:
@@ -134,7 +134,7 @@ def has_fields(file: SourceFile, *kinds: Collection[str]) -> bool:
 
 
 def json_value(data: bytes) -> Any:
-    """Parse a whole file or line; a ValueError says what is wrong with it."""
+    """Parse a whole file or line; a ValueError names the fault."""
     try:
         return parse_json(data.decode("utf-8-sig"), parse_float=apart_from_0_and_1)
     except json.JSONDecodeError as error:
@@ -152,7 +152,7 @@ def document(file: SourceFile) -> Any:
 
 
 def one_object(data: bytes) -> Record | str:
-    """Return the object that a file or line holds or, in words, why it holds none."""
+    """Return the object in a file or line, or the reason why there is none."""
     try:
         return _object(json_value(data))
     except ValueError as error:
@@ -169,7 +169,7 @@ def _object(value: Any) -> Record | str:
 
 
 def json_rows(file: SourceFile) -> Iterator[Row]:
-    """Go through the objects of a file: one a line, a list, or a single one over many lines."""
+    """Iterate over the objects of a file: one on each line, a list, or a single one."""
     if file.suffix in LINES:
         yield from _lines(file.open(), file)
         return
@@ -210,7 +210,7 @@ class Opened(NamedTuple):
 def opened(file: SourceFile, wanted: Collection[str] = ()) -> Opened:
     """Open a file of records; the `wanted` fields tell its header from other lines.
 
-    Without any, the names in JSON, which cost a reading, are not looked for.
+    Without any, the names in JSON, which need a pass over the file, are not determined.
     """
     if file.suffix in PARQUET:
         with _parquet(file) as table:

@@ -37,7 +37,7 @@ def is_scan(path: Path) -> bool:
 
 
 def read_scan(folder: Path) -> pd.DataFrame:
-    """Return the results of a scan as one row a transcript.
+    """Return the results of a scan, one row for each transcript.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def _run(row: Record) -> Record:
 
 
 def _number(value: Any) -> Any:
-    """Return a value as a number; what is none stays, for the table to refuse."""
+    """Return a value as a number; other values stay, and the table refuses them."""
     number = float(value) if isinstance(value, bool) else number_of(value)
     return value if number is None else number
 

@@ -1,7 +1,7 @@
-"""Spans of traces, whatever tool recorded them, and one table of what their attributes are called.
+"""Spans of traces of any tool, and one table of the names of their attributes.
 
-OpenTelemetry's GenAI conventions, OpenLLMetry, OpenInference, MLflow and Langfuse have names of
-their own for the same things. A new convention is a name in the table.
+OpenTelemetry's GenAI conventions, OpenLLMetry, OpenInference, MLflow and Langfuse have different
+names for the same things. A new convention adds names to the table.
 """
 
 from __future__ import annotations
@@ -140,19 +140,19 @@ class Span:
     trace_id, span_id, parent_id : str
         Identity; an empty parent_id is that of a root, and an empty span_id the trace as a whole.
     name : str
-        Name of the operation, for a tool the tool's.
+        Name of the operation, or of the tool.
     kind : str
         Kind of operation: "llm", "tool", "agent", "chain", ...
     start : int
         Nanoseconds; siblings are ordered by start, then as they were read.
     asked, answered : tuple of Message
-        What went in and came out.
+        Input and output.
     attributes : mapping
         Other attributes, to name task, attempt, agent and outcome by.
     error : str
-        What went wrong, "" where nothing did.
+        The error; "" without one.
     link : str
-        Web page of the trace. Only a format sets it, as attributes are what a run says of itself.
+        Web page of the trace. Only a format sets it, because attributes come from the run itself.
     origin : Origin
         Where it was read.
     """
@@ -173,19 +173,20 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """What someone or something said of a trace.
+    """A judgement of a trace by a person, a program or a model.
 
     Parameters
     ----------
     trace_id, span_id : str
-        What it is of; an empty span_id is the trace as a whole, an empty trace_id that of the span.
+        Its subject; an empty span_id means the whole trace, an empty trace_id the trace of the
+        span.
     name : str
         Name of the assessment, score or feedback.
     values : tuple
-        What was said, as a word, a number or both. The first that is there counts, but a number
-        where the option threshold is given, and a word where success or failure name words.
+        The judgement as a word, a number or both. The first one present counts. With the option
+        threshold a number counts, with success or failure a word.
     source : str
-        "human", "code", "llm_judge" or what else the tool calls it, in lower case; "" unknown.
+        "human", "code", "llm_judge" or another word of the tool, in lower case; "" if unknown.
     """
 
     trace_id: str
@@ -196,9 +197,9 @@ class Assessment:
 
 
 def nanoseconds(value: Any) -> int:
-    """Return a time as nanoseconds: such a number, also as text, a datetime, or ISO 8601.
+    """Return a time in nanoseconds, from a number (also as text), a datetime, or ISO 8601.
 
-    A time without a zone is UTC; what is no time is 0.
+    A time without a zone is UTC; 0 for other values.
     """
     import pandas as pd
 
@@ -222,9 +223,9 @@ def span_of(
     link: str = "",
     **given: str,
 ) -> Span:
-    """Return a span from a record whose fields have the names of any tool, and its attributes.
+    """Return a span from a record with the field names of any tool, and its attributes.
 
-    What is `given` goes before the fields of the record.
+    Values in `given` take precedence over the record.
     """
     found = {**snake(record), **given}
     merged = dict(attributes)
@@ -277,7 +278,7 @@ def _error(found: Record, events: Sequence[SpanEvent]) -> str:
 def tool_messages(
     name: str, arguments: Any, result: Any
 ) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Return what went into a tool and what came out of it, for `Span.asked` and `answered`."""
+    """Return the input and the output of a tool, for `Span.asked` and `answered`."""
     asked, shown = _unwrapped(arguments, "input"), _unwrapped(result, "output")
     if isinstance(shown, dict) and shown:
         shown = "\n".join(message.text for message in messages_of(shown, "tool"))
@@ -286,7 +287,7 @@ def tool_messages(
 
 
 def _unwrapped(value: Any, key: str) -> Any:
-    """Return what LangChain wraps in an object with one key."""
+    """Return the value that LangChain wraps in an object with one key."""
     return value[key] if isinstance(value, dict) and list(value) == [key] else value
 
 
@@ -308,7 +309,7 @@ def evaluations(trace_id: str, span_id: str, events: Iterable[SpanEvent]) -> Ite
 
 
 def undotted(value: Any, depth: int = 0) -> Any:
-    """Turn keys with dots into objects, in a list of messages as Phoenix exports it."""
+    """Turn keys with dots into objects, as in a list of messages that Phoenix exports."""
     # what is nested deeper than any message is an argument or an answer, to the letter
     if depth > _DEEPEST:
         return value
@@ -344,7 +345,7 @@ def _messages(attributes: Record, thing: str, role: str) -> tuple[Message, ...]:
 
 
 def _numbered(attributes: Record, prefix: str) -> Any:
-    """Return what is below a prefix as objects and lists: `prefix.0.message.role` and the like."""
+    """Return the values below a prefix, such as `prefix.0.message.role`, as objects and lists."""
     below = {
         key[len(prefix) + 1 :]: value
         for key, value in attributes.items()

@@ -67,7 +67,7 @@ def swe_agent(files: FileSet, reading: Reading) -> Drafts:
     def draft(record: Record, origin: Origin) -> Draft:
         said = mapping(record).get("trajectory", mapping(record).get("messages"))
         if not isinstance(said, list) or not is_list_of_objects(said):
-            raise LeftOutError("it is no object whose trajectory is a list of steps")
+            raise LeftOutError("it is not an object whose trajectory is a list of steps")
         if "trajectory" in record:
             instruction, steps = _instruction(record), tuple(filter(None, map(_step, said)))
         else:
@@ -98,7 +98,7 @@ def _step(step: Record) -> Step | None:
 
 
 def _instruction(record: Record) -> str:
-    """Return the issue: what the user wrote first, but for the demonstration of another task."""
+    """Return the issue: the user's first message that is not a demonstration of another task."""
     for message in objects(record.get("history")):
         if message.get("role") == "user" and not message.get("is_demo"):
             text = message_text(message.get("content"))

@@ -1,4 +1,4 @@
-"""What the formats of code repair share: instance ids, issue texts, and harness reports."""
+"""Shared parts of the code repair formats: instance ids, issue texts, and harness reports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NO_SETUP = ("install_fail", "reset_failed")
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """One report of a harness on the runs of a folder."""
+    """A harness's report on the runs of a folder."""
 
     name: str
     resolved: frozenset[str]
@@ -56,7 +56,7 @@ class _Report:
         return 0
 
     def rejected(self, runs: int) -> str:
-        """Say why a report covers too little of its run to be believed about the rest."""
+        """Say why a report covers too little of its evaluation to be used."""
         whole = f"{runs} runs" if runs else f"{self.total} instances"
         if type(self.submitted) is not int or 2 * self.submitted >= (runs or int(self.total or 0)):
             return ""
@@ -64,16 +64,16 @@ class _Report:
 
 
 class Reports:
-    """Outcomes of runs by the reports of a harness, each of which is on the runs of its folder.
+    """Outcomes of runs by the reports of a harness; each report covers the runs of its folder.
 
     Parameters
     ----------
     files : FileSet
         Where the reports are.
     reading : Reading
-        Counts reports that are not believed, and resolved instances whose runs are not here.
+        Counts reports that are not used, and resolved instances whose runs are missing.
     runs : iterable of pairs
-        File and task of every run; gone through only where there is a report.
+        File and task of every run; read only if there is a report.
     """
 
     def __init__(self, files: FileSet, reading: Reading, runs: Iterable[tuple[str, str]]) -> None:
@@ -104,7 +104,7 @@ class Reports:
         return sum(count for (name, _), count in self._runs.items() if name == report.name)
 
     def outcome(self, name: str, task: str) -> int | None:
-        """Return the outcome of a file's run, None where no report says it.
+        """Return the outcome of a file's run, None if no report states it.
 
         LeftOutError says why there is none, unless runs without an outcome are kept.
         """
@@ -122,7 +122,7 @@ class Reports:
         if problem := report.rejected(self._runs_of(report)):
             raise LeftOutError(f"was not evaluated: {problem}", "not_evaluated")
         if (number := self._runs[report.name, task]) > 1:
-            said = f"is one of {number} runs of one instance, of which {report.name} judges one"
+            said = f"is one of {number} runs of one instance, and {report.name} judges only one"
             raise LeftOutError(said, "ambiguous_label")
         return report.outcome(task)
 
@@ -133,7 +133,7 @@ def _rank(found: tuple[str, _Report]) -> tuple[bool, bool, str]:
 
 
 def _reports(files: FileSet, reading: Reading) -> Iterator[tuple[str, _Report]]:
-    """Go through the reports, each with the folder that it is on."""
+    """Iterate over the reports, each with its folder."""
     for file in filter(_may_be_report, files.matching("*.json")):
         reading.origin(file)
         document = mapping(next((found for _, found in reading.documents([file])), {}))
@@ -169,7 +169,7 @@ def task_of(identity: str) -> str:
 
 
 def issue_text(prompt: str) -> str:
-    """Return the issue in a prompt, without the harness's instructions around it."""
+    """Return the issue in a prompt, without the harness's instructions."""
     if match := _TAGS.search(prompt):
         return match[2].strip()
     match = _ISSUE.search(prompt)

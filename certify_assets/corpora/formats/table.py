@@ -1,4 +1,4 @@
-"""Any table of runs (CSV, Excel, JSON, Parquet): a task, an outcome, and what was done."""
+"""Any table of runs (CSV, Excel, JSON, Parquet): a task, an outcome, and the actions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _explain(file: SourceFile) -> str | None:
     },
 )
 def table(files: FileSet, reading: Reading) -> Drafts:
-    """Read one run a row or line."""
+    """Read one run for each row or line."""
     columns = _columns(reading.options.get("columns") or {})
     needed = ("task_id",) if reading.options.get("keep_unlabelled") else ("task_id", "outcome")
     texts = frozenset(columns[name] for name in TEXTS)
@@ -97,7 +97,7 @@ def _columns(mapping: Any) -> dict[str, str]:
 def _called(
     file: SourceFile, names: list[str], columns: Mapping[str, str], needed: tuple[str, ...]
 ) -> dict[str, str]:
-    """Return what a file calls the wanted columns; refuse one that lacks any that is needed."""
+    """Return a file's names of the wanted columns; refuse a file without a needed one."""
     called = matched(names, frozenset(columns.values()))
     missing = [name for name in needed if columns[name] not in called]
     if called.keys().isdisjoint(columns[name] for name in TEXTS):
@@ -124,7 +124,7 @@ def _called(
 
 
 def _opened(file: SourceFile, wanted: frozenset[str]) -> Opened:
-    """Open a file; refuse one that holds no table."""
+    """Open a file; refuse one without a table."""
     found = opened(file, wanted)
     # names of JSON are those of a row, and Parquet has names without any
     first = None if found.names and file.suffix in (*JSON, *PARQUET) else next(found.rows([]), None)
@@ -138,5 +138,5 @@ def _opened(file: SourceFile, wanted: frozenset[str]) -> Opened:
 
 
 def _is_other_json(file: SourceFile) -> bool:
-    """Whether a file holds JSON that is no list, as those of many formats do."""
+    """Whether a file holds JSON that is not a list, as in many other formats."""
     return file.suffix == ".json" and not begins(file, b"[")

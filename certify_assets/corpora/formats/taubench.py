@@ -111,8 +111,8 @@ def _domain(file: SourceFile) -> str:
     found = named or [domain for domain, tools in _TOOLS.items() if tools.search(file.read())]
     if len(found) != 1:
         raise InputError(
-            f"{file.name} does not show which τ-bench domain it is of; name it with the "
-            "option domain, for example domain=retail."
+            f"{file.name} does not show its τ-bench domain; name it with the option domain, for "
+            "example domain=retail."
         )
     return found[0]
 
@@ -186,14 +186,14 @@ def _said(simulation: Record) -> tuple[Message, ...]:
 
 
 def _unwrapped(message: Record) -> Record:
-    """Take the text out of a reply that is a JSON object with one text, as some agents answer."""
+    """Return the text of a reply that is a JSON object with one text, as some agents answer."""
     reply = mapping(parsed(message.get("content")))
     (text,) = reply.values() if len(reply) == 1 else ("",)
     return {**message, "content": text} if text_of(text) else message
 
 
 def _instruction(task: Record) -> str:
-    """Return what the simulated user wants, or the ticket where there is no user."""
+    """Return the request of the simulated user, or the ticket if there is no user."""
     instructions = inside(task, "user_scenario", "instructions")
     if isinstance(instructions, dict):
         texts = (instructions.get(key) for key in _SCENARIO)
@@ -202,21 +202,21 @@ def _instruction(task: Record) -> str:
 
 
 class _Checks(NamedTuple):
-    """What a task checks, or a run was checked for."""
+    """The checks of a task, or the checks made on a run."""
 
     actions: frozenset[str]
     assertions: tuple[str, ...]
 
 
 def _checks_of(task: Record) -> _Checks:
-    """Return what a task checks."""
+    """Return the checks of a task."""
     criteria = mapping(task.get("evaluation_criteria"))
     said = [*listed(criteria.get("nl_assertions")), *listed(criteria.get("communicate_info"))]
     return _Checks(_action_ids(objects(criteria.get("actions"))), tuple(map(str, said)))
 
 
 def _checks_made(simulation: Any) -> _Checks:
-    """Return what a run was checked for."""
+    """Return the checks made on a run."""
     info = mapping(inside(simulation, "reward_info"))
     actions = [mapping(check.get("action")) for check in objects(info.get("action_checks"))]
     asserted = [check.get("nl_assertion") for check in objects(info.get("nl_assertions"))]
@@ -229,9 +229,10 @@ def _action_ids(actions: Iterable[Record]) -> frozenset[str]:
 
 
 def _tasks_checked(simulations: Iterable[Any], tasks: dict[str, Record]) -> dict[int, str | None]:
-    """Return the task of every run by its row: the one it names, unless its checks are another's.
+    """Return the task of every run by its row: the one it names, unless its checks belong to
+    another.
 
-    The task is None where more than one other may be meant.
+    The task is None if several others may be meant.
     """
     rows = list(enumerate(simulations, 1))
     found: dict[int, str | None] = {row: str(inside(run, "task_id")) for row, run in rows}

@@ -1,4 +1,4 @@
-"""Terminal-Bench runs (`tb run`): a folder a trial with results.json and its terminal."""
+"""Terminal-Bench runs (`tb run`): a folder for each trial, with results.json and its terminal."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Trial(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """What the results say, and which trials have a terminal of a kind."""
+    """The results of a run, and the trials that have a terminal of a kind."""
 
     trials: dict[_Key, _Trial]
     # by the folder of a run
@@ -62,7 +62,7 @@ class _Run(NamedTuple):
 
 
 def _keys(folder: PurePosixPath, name: str) -> list[_Key]:
-    """Return the keys under which results may name the trial of a folder, its own first."""
+    """Return the keys by which results may name the trial of a folder, its own first."""
     return [(str(above), name) for above in folder.parents]
 
 
@@ -92,7 +92,7 @@ def terminal_bench(files: FileSet, reading: Reading) -> Drafts:
         original = first.setdefault(trial.identity or trial.where, trial.where)
         if original == trial.where:
             return False
-        said = f"{trial.where} is a copy of {original}: it has its id."
+        said = f"{trial.where} is a copy of {original}: both have the same id."
         reading.drop("duplicate", said)
         return True
 
@@ -157,7 +157,7 @@ def _results(files: FileSet, reading: Reading) -> _Run:
 
 
 def _trials(file: SourceFile, document: Record, reading: Reading) -> Iterator[tuple[_Key, _Trial]]:
-    """Read the results of a run, or of one trial in its folder; count those without a name."""
+    """Read the results of a run, or of one trial in its folder; count results without a name."""
     folder, rows = file.path.parent, document.get("results")
     is_run = isinstance(rows, list)
     # a trial that was not checked has no is_resolved

@@ -1,4 +1,4 @@
-"""The text of a terminal as steps: what was typed at a prompt, or the turns of an agent."""
+"""The text of a terminal as steps: commands typed at a prompt, or the turns of an agent."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _LEAST_LETTERS = 20
 
 
 def plain_text(recorded: str) -> str:
-    """Remove what steers a terminal: escape sequences, text that was overwritten or taken back."""
+    """Remove terminal control: escape sequences, and text that was overwritten or deleted."""
     lines = _ESCAPES.sub("", recorded).split("\n")
     return "\n".join(_typed(line.rstrip("\r").rpartition("\r")[2]) for line in lines)
 
 
 def cast_text(data: str) -> str:
-    """Return the output of an asciicast recording: a header, then [time, "o", text] a line."""
+    """Return the output of an asciicast recording: a header, then lines [time, "o", text]."""
     events = map(_json, data.split("\n")[1:])
     return "".join(
         text_of(event[2])
@@ -57,7 +57,7 @@ def cast_text(data: str) -> str:
 
 
 def unwrapped(screen: str) -> str:
-    """Join the lines that the terminal of the harness broke."""
+    """Join the lines that the harness's terminal wrapped."""
     lines: list[str] = []
     room: int | None = None
     for line in screen.split("\n"):
@@ -73,7 +73,7 @@ def unwrapped(screen: str) -> str:
 
 
 def _width(line: str) -> int:
-    """Return the columns that a line takes."""
+    """Return the width of a line in columns."""
     if line.isascii():
         return len(line)
     return sum(
@@ -83,9 +83,9 @@ def _width(line: str) -> int:
 
 
 def steps_of_terminal(text: str, instruction: str = "") -> tuple[Step, ...]:
-    """Turn the text of a terminal into steps: what was typed at a prompt, or an agent's turns.
+    """Turn the text of a terminal into steps: commands at a prompt, or an agent's turns.
 
-    A first command that holds the `instruction` is the harness's, which starts the agent.
+    A first command that holds the `instruction` is the harness's start of the agent.
     """
     commands = [
         (command, output)
@@ -134,7 +134,7 @@ def _steps_of_command(command: str, output: str) -> Iterator[Step]:
 
 
 def _turns(output: str) -> tuple[Step, ...]:
-    """Read the console of an agent that names who speaks; nothing of any other."""
+    """Read the console of an agent that names the speakers; empty for any other."""
     spoken = _RULE.sub("", output)
     headings = list(_headings(spoken))
     first = next((int(found[2]) for found in headings if found[2]), 0)

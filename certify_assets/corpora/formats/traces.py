@@ -1,7 +1,7 @@
-"""Traces of any tool as runs: what names the run, what was said in it, and its label.
+"""Traces of any tool as runs: the names, texts and label of each run.
 
-A format of traces is one module. It reads the records of its tool and yields what they say: spans,
-under names of `spans.NAMES`, and assessments. The runs follow::
+A format of traces is one module. It reads the records of its tool and yields spans, with the names
+of `spans.NAMES`, and assessments. The runs are made from these::
 
     @trace_format(title=..., suffixes=..., fits=..., label_source=...)
     def some_tool(files: FileSet, reading: Reading) -> Said:
@@ -57,8 +57,7 @@ def trace_format(
 ) -> Callable[[Callable[[FileSet, Reading], Said]], CorpusFormat]:
     """Register a function that reads files as spans and assessments, as the format of its name.
 
-    Labels from the `label_sources` count where no option names others; from any where none is
-    given.
+    By default labels from the `label_sources` count, or from any source if these are not given.
     """
 
     def register(read: Callable[[FileSet, Reading], Said]) -> CorpusFormat:
@@ -74,7 +73,7 @@ def trace_format(
 def drafts_of_traces(
     said: Iterable[Span | Assessment], reading: Reading, label_sources: Collection[str] = ()
 ) -> Drafts:
-    """Turn spans and assessments, in any order, into runs; what cannot be used is counted."""
+    """Turn spans and assessments, in any order, into runs; count those that cannot be used."""
     spans: dict[str, list[Span]] = {}
     about: dict[str, Record] = {}
     links: dict[str, str] = {}
@@ -168,7 +167,7 @@ def _task(trace: Trace, instruction: str, reading: Reading) -> str:
             return named
         if not (reading.judged and instruction.strip()):
             raise _unnamed(trace, "task", reading)
-        reading.notes["runs without a task, of which those with the same input are one"] += 1
+        reading.notes["runs without a task, where the same input means the same task"] += 1
     if not instruction.strip():
         raise LeftOutError("names no task: it has no input; name an attribute instead", "no_task")
     return f"input-{hashed(instruction.strip())}"
@@ -240,7 +239,7 @@ class _Labels:
         raise LeftOutError(f"has no {label}{wanted}{remedy}", "no_label")
 
     def judgements(self, trace: Trace) -> tuple[Judgement, ...]:
-        """Return all that is said of a trace as a whole, or of its parts where nothing else is."""
+        """Return the judgements of a trace as a whole or, without any, those of its parts."""
         whole = _of_whole(trace, trace.assessments)
         found = [Judgement(one.name, next(_given(one), None), one.source) for one in whole]
         # scores of several parts are no second scores of the run
@@ -280,6 +279,6 @@ def _given(said: Assessment) -> Iterator[Any]:
 
 
 def _of_whole(trace: Trace, said: Sequence[Assessment]) -> Sequence[Assessment]:
-    """Return what is said of the whole, or of parts where nothing else is said."""
+    """Return the judgements of the whole or, without any, those of parts."""
     roots = {"", *(span.span_id for span in trace.roots)}
     return [one for one in said if one.span_id in roots] or said

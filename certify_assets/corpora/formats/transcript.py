@@ -1,4 +1,4 @@
-"""A trace as a tree of spans, and what was said and done in it."""
+"""A trace as a tree of spans, and its messages and actions."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _DEEPEST = 6
 
 
 class Trace:
-    """The spans of a trace below their parents, siblings by time, and what was said of it.
+    """The spans of a trace below their parents, siblings by time, and its judgements.
 
-    A span whose parent is missing is below the root, where there is one, and else a root itself.
-    Spans that judge the run, and what is below them, are left out.
+    A span whose parent is missing is below the root; without a root, it is one. Spans that judge
+    the run, and spans below them, are left out.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Trace:
 
 
 def _flat(*levels: Record, depth: int = 0) -> Record:
-    """Put attributes together, the first of a name; objects, or JSON of them, under their paths."""
+    """Merge attributes, the first of each name; objects, also in JSON, under their paths."""
     found: Record = {}
     for attributes in levels:
         held = {name: parsed(value) for name, value in attributes.items()}
@@ -84,10 +84,10 @@ def _flat(*levels: Record, depth: int = 0) -> Record:
 
 
 def transcript(trace: Trace) -> list[Message]:
-    """Return what was said and done, each message once, in the order of time.
+    """Return the messages and actions, each once, in the order of time.
 
-    Every call of a model repeats the conversation before it, and what a tool gave comes back in the
-    next call; a span that only wraps others shows nothing of its own.
+    Every call of a model repeats the conversation before it, and a tool's output is in the next
+    call's input. A span that only wraps others adds nothing.
     """
     return _Transcript(trace).messages
 
@@ -98,7 +98,7 @@ class _Key(NamedTuple):
     calls: str
 
     def nearly(self, other: _Key) -> bool:
-        """Whether one is the other with more around it, such as thoughts or an envelope."""
+        """Whether one text is the other with additions, such as thoughts or an envelope."""
         shorter, longer = sorted((self.text, other.text), key=len)
         if (self.role, self.calls) != (other.role, other.calls) or not (shorter or self.calls):
             return False
@@ -166,7 +166,7 @@ class _Transcript:
             self._unquoted.append((key, message.tool))
 
     def _asked(self, messages: Iterable[Message]) -> None:
-        """Add what is new in what was given."""
+        """Add the new messages of an input."""
         left = self._present.copy()
         for message in messages:
             key = self._key(message)
@@ -180,7 +180,7 @@ class _Transcript:
                 self._say(message)
 
     def _key(self, message: Message) -> _Key:
-        """Return what a message has in common with itself as another tool or call writes it."""
+        """Return a key of a message that is equal when another tool or call records it."""
         if message not in self._keys:
             calls = "".join(map(_bare_call, message.calls))
             # an answer of a tool is written by two who may order its fields differently
@@ -189,7 +189,7 @@ class _Transcript:
         return self._keys[message]
 
     def _quote(self, message: Message, key: _Key, *, exact: bool) -> bool:
-        """Take what was given in nearly these words off the list of what was not repeated yet."""
+        """Remove a nearly equal text from the list of texts that were not repeated yet."""
         for place, (known, tool) in enumerate(self._unquoted):
             same_tool = not tool or not message.tool or tool == message.tool
             if key == known or (not exact and same_tool and key.nearly(known)):
@@ -199,7 +199,7 @@ class _Transcript:
 
 
 def _innermost_models(trace: Trace) -> set[str]:
-    """Return the calls of models with messages, but for those that wrap another such call."""
+    """Return the calls of models with messages, except those that wrap another such call."""
     found: set[str] = set()
     holding: set[str] = set()
     for span, begins in trace.visits:
@@ -217,6 +217,6 @@ def _bare_call(call: str) -> str:
 
 
 def _canonical(text: str) -> str:
-    """Return JSON with its keys in order, and other text as it is."""
+    """Return JSON with sorted keys, and other text unchanged."""
     value: Any = parsed(text)
     return text if value is text else str(json.dumps(value, sort_keys=True))

@@ -1,4 +1,4 @@
-"""Requests to an OpenAI-compatible server: paced, and sent again where that may help."""
+"""Requests to an OpenAI-compatible server, with rate limits and retries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HEADERS = frozenset(
 
 
 class RefusedError(CertifyError):
-    """The server understood a request and declined it: asking again would end the same way."""
+    """The server understood a request and declined it; a retry would not help."""
 
     def __init__(self, status: int, said: str) -> None:
         super().__init__(f"the server declined with status {status}: {said}")
@@ -35,7 +35,7 @@ class RefusedError(CertifyError):
 
 
 class UnavailableError(CertifyError):
-    """The server did not answer, however often it was asked; status 0 is no response at all."""
+    """The server did not answer after all retries; status 0 means no response."""
 
     def __init__(self, said: str, status: int = 0) -> None:
         super().__init__(said)
@@ -43,21 +43,21 @@ class UnavailableError(CertifyError):
 
 
 class Pace:
-    """Lets units through at an even rate; what was estimated wrongly is put right afterwards."""
+    """Lets units through at an even rate; wrong estimates are corrected afterwards."""
 
     def __init__(self, per_minute: float | None) -> None:
         self._seconds = 60.0 / per_minute if per_minute else 0.0
         self._free = 0.0
 
     async def wait(self, units: float) -> None:
-        """Wait until so many units may go."""
+        """Wait until this many units are allowed."""
         now = time.monotonic()
         start = max(now, self._free)
         self._free = start + units * self._seconds
         await asyncio.sleep(start - now)
 
     def correct(self, units: float) -> None:
-        """Add units that were used beyond the estimate; negative where fewer were."""
+        """Add units used beyond the estimate; negative if fewer were used."""
         self._free += units * self._seconds
 
 
@@ -100,7 +100,7 @@ class Client:
             await self._api.close()
 
     async def ask(self, url: str, payload: Any, *, tokens: int = 0) -> dict[str, Any]:
-        """Return the answer to a request; a GET where the payload is None.
+        """Return the answer to a request; a GET if the payload is None.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class Client:
         Raises
         ------
         InputError
-            If no request can succeed: a wrong key or address.
+            If no request can succeed, because of a wrong key or address.
         RefusedError, UnavailableError
 
         """
@@ -140,7 +140,7 @@ class Client:
         return body
 
     def _transport(self) -> httpx2.AsyncBaseTransport:
-        """Return a transport that keeps the pace; what is no answer becomes status 502."""
+        """Return a transport that keeps the pace; an invalid answer becomes status 502."""
         import httpx2
 
         client = self
@@ -168,7 +168,7 @@ class Client:
         return Transport(limits=httpx2.Limits(max_connections=None))
 
     def _identify(self, request: httpx2.Request) -> None:
-        """Send the key of this server, and nothing that the environment holds for another."""
+        """Send only the key of this server, no credentials from the environment for others."""
         for name in [*request.headers]:
             if name.lower() not in _HEADERS:
                 del request.headers[name]
@@ -209,7 +209,7 @@ class Client:
         return " ".join(found.split())[:_SHOWN]
 
     def _strike(self, value: Any) -> Any:
-        """Take the key out of what a server says."""
+        """Remove the key from a server's text."""
         if isinstance(value, str):
             # JSON can spell half a character, which no file can hold
             value = value.encode("utf-8", "replace").decode("utf-8")
@@ -222,7 +222,7 @@ class Client:
 
 
 def _json_object(raw: bytes) -> dict[str, Any] | None:
-    """Return the object of an answer; None where it is none, or a gateway's error."""
+    """Return the object of an answer; None if it is not one, or a gateway's error."""
     body = _parsed(raw)
     if not isinstance(body, dict) or (body.get("error") and not body.get("choices")):
         return None

@@ -1,4 +1,4 @@
-"""A judge that asks a server, what its scoring cost, and its answers in the data root."""
+"""A judge that asks a server, the cost of its scoring, and its stored answers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class EndpointReport(Document):
 
     @classmethod
     def merged(cls, reports: Sequence[EndpointReport]) -> EndpointReport:
-        """Add up the scorings of several tables, in their order."""
+        """Add up the reports of several scorings, in order."""
         unscored: Counter[str] = Counter()
         for report in reports:
             unscored.update(report.unscored)
@@ -130,7 +130,7 @@ class EndpointJudge:
         return self.entry.name
 
     def provenance(self) -> JudgeProvenance:
-        """Return what the scores depend on: no key."""
+        """Return the facts that the scores depend on, without the key."""
         entry, identity = self.entry, self.identity
         settings = {
             "model": entry.model,
@@ -154,7 +154,7 @@ class EndpointJudge:
         return self.run(texts).scores
 
     def run(self, texts: Sequence[str]) -> EndpointRun:
-        """Judge rendered trajectories; return scores and bill. No answer is asked for twice."""
+        """Judge rendered trajectories; return scores and bill. No question is asked twice."""
         with self.answers() as (path, kept), AnswerJournal(path, kept) as journal:
             found = complete(self._run(journal, texts))
         self.runs.append(found)
@@ -174,7 +174,7 @@ class EndpointJudge:
 
 
 def _concluded(scoring: Scoring, seconds: float) -> EndpointRun:
-    """Read scores off the answers and add up what they cost."""
+    """Compute scores from the answers, and add up their cost."""
     client, entry, texts = scoring.client, scoring.client.entry, len(scoring.texts)
     by_row: list[list[Reply]] = [[] for _ in range(texts)]
     for (row, _), reply in sorted(scoring.replies.items(), key=lambda item: item[0]):
@@ -217,10 +217,10 @@ def _concluded(scoring: Scoring, seconds: float) -> EndpointRun:
 
 @contextmanager
 def answers_of(judge: StoredJudge, *, replay: bool = False) -> Iterator[Kept]:
-    """Give a file for new answers, which are paid for, and the answers of earlier scorings.
+    """Give a file for new answers, which cost money, and the answers of earlier scorings.
 
-    Each scoring stores what it was answered under the hash of that, so that no other is lost. With
-    `replay` nothing new is kept.
+    Each scoring stores its answers under their hash, so that none overwrites another. With `replay`
+    no new answers are kept.
     """
     folder = judge.key("answers")
     stored = [f"{folder}/{name}" for name in judge.store.names(folder)]
@@ -241,7 +241,7 @@ def connected(
     renderer_sha256: str = "",
     answers: Callable[[], AbstractContextManager[Kept]] = lambda: nullcontext((None, ())),
 ) -> EndpointJudge:
-    """Ask a server what it is; return the judge that it can be asked as, which is not stored."""
+    """Identify a server; return a judge for it, without storing it."""
     return EndpointJudge(entry, complete(_identity(entry)), renderer_sha256, answers)
 
 
@@ -251,7 +251,7 @@ async def _identity(entry: EndpointEntry) -> Identity:
 
 
 def register(judge: StoredJudge, entry: EndpointEntry) -> EndpointJudge:
-    """Ask the server of a judge on a corpus what it is."""
+    """Identify the server of a judge on a corpus."""
     return connected(
         entry,
         renderer_sha256=judge.spec.reading.renderer.sha256,
@@ -262,7 +262,7 @@ def register(judge: StoredJudge, entry: EndpointEntry) -> EndpointJudge:
 def registered_judge(
     judge: StoredJudge, entry: EndpointEntry, record: JudgeRecord, *, replay: bool
 ) -> EndpointJudge:
-    """Return the judge as it was registered; refuse a server that is another one by now."""
+    """Return the registered judge; refuse a server that has changed."""
     was, again = record.details["server"], f"materialize judges/{judge}/model again."
     answers = partial(answers_of, judge, replay=replay)
     found = EndpointJudge(entry, was, record.renderer_sha256, answers, replay)

@@ -1,4 +1,4 @@
-"""What a server is asked, in the words of the auditor's prompt, and what its answer means."""
+"""The question to a server, from the auditor's prompt, and the meaning of its answer."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ _CHARACTERS = 3
 
 
 def prompt_sha256(entry: EndpointEntry) -> str:
-    """Hash everything of a question but the run."""
+    """Hash everything of a question except the run."""
     return sha256_bytes(canonical_json({"kind": entry.form, **entry.auditor.model_dump()}))
 
 
 def render(entry: EndpointEntry, text: str) -> Question:
-    """Return the question about a rendered run, whose chat markup and marks are broken up."""
+    """Return the question about a rendered run; chat markup and verdict marks in the run are broken
+    up.
+    """
     auditor = entry.auditor
     asked = f"{auditor.opening}{_safe(text, auditor.marker)}\n{auditor.closing}"
     if entry.form == "chat":
@@ -66,7 +68,7 @@ def characters(question: Question) -> int:
 
 
 def _safe(text: str, marker: str) -> str:
-    """Break up chat markup and what an answer is read by: a run cannot answer itself."""
+    """Break up chat markup and verdict marks, so that a run cannot answer for the judge."""
     broken = _MARKS.sub(lambda match: f"{match.group()} ", defuse(text))
     return re.sub(
         re.escape(marker),
@@ -86,11 +88,11 @@ _VERDICT = re.compile(r"VERDICT: ?(SUCCESS|FAIL)(?![\w/|])(?! or\b)")
 
 
 class MisshapenError(CertifyError):
-    """An answer of another form than the interface has."""
+    """An answer that does not have the form of the interface."""
 
 
 class Reply(Document):
-    """What is kept of one answer."""
+    """The stored part of one answer."""
 
     TITLE = "answer that was kept"
     SCHEMA = "certify_assets/answer/1"
@@ -135,7 +137,7 @@ class Reply(Document):
 
 
 def read_answer(entry: EndpointEntry, body: Mapping[str, Any]) -> Reply:
-    """Read what a server answered to a request of a judge."""
+    """Parse a server's answer to a request."""
     choices, usage, model = body.get("choices"), body.get("usage"), body.get("model")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise MisshapenError("the server's answer has no choice.")
@@ -160,7 +162,7 @@ def _logprobs(choice: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]
 
 
 def _text(choice: Mapping[str, Any]) -> dict[str, Any]:
-    """Read what was written; a reasoning model that was cut sends no content."""
+    """Return the text of an answer; a reasoning model that was cut off sends no content."""
     message = choice.get("message")
     text = message.get("content") or "" if isinstance(message, dict) else choice.get("text")
     if not isinstance(text, str):
@@ -204,7 +206,7 @@ def _count(usage: Any, name: str) -> int | None:
 
 
 def conclude(mode: str, replies: Sequence[Reply], votes: int) -> tuple[float, float, str]:
-    """Return log p(success), log p(failure) and, where there is no verdict (NaN twice), why."""
+    """Return log p(success), log p(failure), both NaN without a verdict, and the reason why."""
     # modes cot and vote state p coarsely; (100 p + ½)/101 and (k p + ½)/(k + 1) keep the order and
     # keep 0 and 1 finite; a vote needs more than half of its k answers readable
     if mode == "logprob":

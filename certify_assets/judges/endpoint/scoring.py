@@ -1,4 +1,4 @@
-"""Ask for every text: bounded requests in flight, each question once, every answer kept."""
+"""Score texts by a server: a limited number of requests at once, and every answer is kept."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ Identity = Mapping[str, str | int]
 class AnswerJournal:
     """The answers of earlier scorings, and an open file for new ones.
 
-    The file belongs to one process at a time. Each answer is a line, written at once, so that a
-    scoring that is killed resumes from it.
+    The file belongs to one process at a time. Each answer is a line, written at once, so that an
+    interrupted scoring can resume.
 
     Parameters
     ----------
     path : Path or None
-        File of new answers; None keeps none.
+        File of new answers; with None they are not kept.
     kept : sequence of bytes
-        Such files of earlier scorings.
+        The content of such files of earlier scorings.
     """
 
     def __init__(self, path: Path | None, kept: Sequence[bytes] = ()) -> None:
@@ -83,7 +83,7 @@ class AnswerJournal:
         return len(self._known)
 
     def get(self, key: str) -> Any:
-        """Return what was kept under a key, or None."""
+        """Return the answer kept under a key, or None."""
         return self._known.get(key)
 
     def put(self, key: str, answer: Any) -> None:
@@ -100,8 +100,8 @@ class AnswerJournal:
                 self._known[line["key"]] = line["answer"]
             except (ValueError, TypeError, KeyError):
                 raise IntegrityError(
-                    f"{name}, line {number} is no answer that was kept. Delete the file and ask "
-                    "the server again."
+                    f"{name}, line {number} is not a kept answer. Delete the file and ask the "
+                    "server again."
                 ) from None
 
 
@@ -110,7 +110,7 @@ class NotKeptError(CertifyError):
 
 
 def complete(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine to its end, also where an event loop is running already, as in a notebook."""
+    """Run a coroutine to its end, even if an event loop is already running, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -123,7 +123,7 @@ def complete(work: Coroutine[Any, Any, _T]) -> _T:
 
 @dataclass(slots=True)
 class Scoring:
-    """A scoring of texts, of which equal ones are asked once, and what came of it."""
+    """A scoring of texts and its results; equal texts are asked once."""
 
     client: Client
     journal: AnswerJournal
@@ -144,11 +144,11 @@ class Scoring:
 
     @property
     def cache_hits(self) -> int:
-        """Answers that were there already."""
+        """Number of answers that were kept earlier."""
         return len(self.replies) - self.fresh
 
     async def run(self) -> None:
-        """Ask every request of every text."""
+        """Send every request of every text."""
         entry, rows = self.client.entry, dict[str, list[int]]()
         for row, text in enumerate(self.texts):
             rows.setdefault(text, []).append(row)
@@ -187,7 +187,7 @@ class Scoring:
             self._stop_where_nothing_is_read(reply)
 
     async def _reply(self, text: str, index: int) -> Reply:
-        """Return the answer that was kept, else ask the server and keep its answer."""
+        """Return the kept answer, or ask the server and keep its answer."""
         entry = self.client.entry
         body = payload(entry, text, index)
         url = entry.plain_url + ("/chat/completions" if "messages" in body else "/completions")
@@ -245,7 +245,7 @@ def _first(errors: BaseExceptionGroup[CertifyError]) -> CertifyError:
 
 
 async def identify(client: Client) -> Identity:
-    """Ask a server what it is."""
+    """Identify a server."""
     entry = client.entry
     listed = (await _told(client, f"{entry.plain_url}/models")).get("data")
     root = entry.plain_url.removesuffix("/v1")

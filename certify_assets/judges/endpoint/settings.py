@@ -1,4 +1,4 @@
-"""One judge of `judges.yaml` behind a server: where it is, how it is asked, what it costs."""
+"""One judge of `judges.yaml` behind a server: its address, its questions and its prices."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def auditor_prompt(mode: str) -> AuditorPrompt:
 
 
 class Prices(Entry):
-    """What a million tokens cost."""
+    """Prices of a million tokens."""
 
     prompt: float = Field(default=0.0, ge=0)
     completion: float = Field(default=0.0, ge=0)
     currency: str = "USD"
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Return what these tokens cost."""
+        """Return the cost of these tokens."""
         return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
 
 
@@ -87,8 +87,8 @@ class EndpointEntry(PromptedEntry):
             )
         if self.key_variable is not None and not _VARIABLE.fullmatch(self.key_variable):
             raise InputError(
-                "key_variable is no name of an environment variable; give the variable's name, "
-                "not the key."
+                "key_variable is not the name of an environment variable; give the variable's "
+                "name, not the key."
             )
         if self.mode == "vote" and not _VOTES.fullmatch(self.asking):
             raise InputError(f"asking is {self.asking!r}; choose logprob, cot, sc_5 or sc_10.")
@@ -118,7 +118,7 @@ class EndpointEntry(PromptedEntry):
         if not value.isascii() or not value.isprintable():
             raise InputError(
                 f"the environment variable {self.key_variable} holds characters that no API key "
-                "has; export the key alone."
+                "has; export only the key."
             )
         return value
 
@@ -129,7 +129,7 @@ class EndpointEntry(PromptedEntry):
 
     @property
     def votes(self) -> int:
-        """Answers that a text gets."""
+        """Number of answers for each text."""
         return int(self.asking.removeprefix("sc_")) if self.mode == "vote" else 1
 
     @property
@@ -149,7 +149,7 @@ class EndpointEntry(PromptedEntry):
         return (success.strip(), fail.strip()) if self.form == "chat" else (success, fail)
 
     def question(self) -> dict[str, Any]:
-        """Return what an answer depends on, besides prompt and server."""
+        """Return the settings that an answer depends on, besides prompt and server."""
         common = {"mode": self.mode, "temperature": self.heat, "extra": dict(self.extra)}
         if self.mode == "logprob":
             marker = "" if self.form == "chat" else self.auditor.marker
@@ -171,7 +171,7 @@ class EndpointEntry(PromptedEntry):
 
 
 def _is_usable(url: str) -> bool:
-    """Whether a base URL has a host and nothing that is secret or not part of an address."""
+    """Whether a base URL has a host, and neither secrets nor other parts."""
     try:
         parts = urlsplit(url)
         known = parts.scheme in ("http", "https") and bool(parts.hostname)

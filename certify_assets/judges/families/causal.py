@@ -1,4 +1,4 @@
-"""Causal language models as judges: as they come (base), and fine-tuned (sft)."""
+"""Causal language models as judges: untrained (base), and fine-tuned (sft)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SftEntry(TunedEntry):
 
 
 class CausalFamily(JudgeFamily):
-    """What the causal families share: loading, scoring, fingerprints."""
+    """The common part of the causal families: loading, scoring, fingerprints."""
 
     position = 10
 
@@ -80,7 +80,7 @@ class CausalFamily(JudgeFamily):
         return replace(_causal(model), progress=progress)
 
     def fingerprint(self, judge: StoredJudge, record: JudgeRecord) -> str:
-        """Hash as `CausalJudge.adapter_sha256`, with the LoRA files as they are stored."""
+        """Hash like `CausalJudge.adapter_sha256`, with the stored LoRA files."""
         folder, store = judge.key("adapter"), judge.store
         files = {name: store.sha256(f"{folder}/{name}") for name in store.names(folder)}
         if not files:
@@ -95,7 +95,7 @@ class CausalFamily(JudgeFamily):
         return str(judge.read("adapter/judge.json").get("encoder_sha256", ""))
 
     def describe(self, record: JudgeRecord) -> str:
-        """Return the rows of SFT, and how many of them a cap left."""
+        """Describe the rows of SFT, and how many remain after the cap."""
         read = record.detail("training").get("rows", record.sft_trajectories)
         cut = f", of which a cap left {read}" if read < record.sft_trajectories else ""
         return super().describe(record) + cut
@@ -111,7 +111,7 @@ class CausalFamily(JudgeFamily):
 
 @judge_family("base")
 class BaseFamily(CausalFamily):
-    """The base model; its record says what it is."""
+    """The base model; its record identifies it."""
 
     entry = BaseEntry
     spec = BaseSpec
@@ -122,13 +122,13 @@ class BaseFamily(CausalFamily):
         return self._record(judge, base_judge(judge), judge.corpus.split("sft")[:0])
 
     def describe(self, record: JudgeRecord) -> str:
-        """Return that nothing was trained."""
+        """Say that nothing was trained."""
         return "none on this corpus: the base model as it comes"
 
 
 @judge_family("sft")
 class SftFamily(CausalFamily):
-    """LoRA on verdicts of SFT; a killed training resumes where the data root is local."""
+    """LoRA on verdicts of SFT; an interrupted training resumes if the data root is local."""
 
     entry = SftEntry
     spec = SftSpec
@@ -157,7 +157,7 @@ class SftFamily(CausalFamily):
 
 
 def base_judge(judge: StoredJudge) -> CausalJudge:
-    """Return the judge that a language model is before any training."""
+    """Return the judge made of an untrained language model."""
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
     spec = judge.spec
@@ -172,7 +172,7 @@ def _tuned(
 
 
 def _require_single_tokens(judge: StoredJudge, start: CausalJudge) -> None:
-    """Refuse a judge that others of judges.yaml are to reinforce and cannot, before it costs."""
+    """Refuse early a judge that others of judges.yaml start from but cannot reinforce."""
     from certify_assets.judges.lm.grpo import single_tokens
 
     for name, spec in judges(judge.store.root).items():

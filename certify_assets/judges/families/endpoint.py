@@ -35,13 +35,13 @@ class EndpointSpec(JudgeSpec):
         return frozenset({"openai", "json"})
 
     def registration(self) -> JsonObject:
-        """Return all that the scores depend on."""
+        """Return all facts that the scores depend on."""
         return {"family": self.family, **self.endpoint.settings()}
 
 
 @judge_family("endpoint")
 class EndpointFamily(JudgeFamily):
-    """A server is asked what it is, and settings, prompt and answer are stored."""
+    """Registers a server: its identity, settings and prompt are stored."""
 
     position = 40
     entry = EndpointEntry
@@ -64,7 +64,7 @@ class EndpointFamily(JudgeFamily):
     def load(
         self, judge: StoredJudge, *, expected_sha256: str, resume: bool, replay: bool
     ) -> EndpointJudge:
-        """Return the judge as it was registered, if the server is still the same."""
+        """Return the registered judge, if the server is still the same."""
         from certify_assets.judges.endpoint.judge import registered_judge
 
         return registered_judge(judge, _entry(judge), judge.artifact, replay=replay)
@@ -78,7 +78,7 @@ class EndpointFamily(JudgeFamily):
         return _billed(model).bill()
 
     def fingerprint(self, judge: StoredJudge, record: JudgeRecord) -> str:
-        """Return the hash of the registration, which is all there is."""
+        """Return the hash of the registration, as there are no files."""
         return record.adapter_sha256
 
     def prompt_sha256(self, judge: StoredJudge, record: JudgeRecord) -> str:
@@ -86,7 +86,7 @@ class EndpointFamily(JudgeFamily):
         return str(record.details["prompt_sha256"])
 
     def describe(self, record: JudgeRecord) -> str:
-        """Return that nothing was trained."""
+        """Say that nothing was trained."""
         return f"none: a model behind a server, {_asked((record.registered or {})['asking'])}"
 
 

@@ -1,4 +1,4 @@
-"""Judges reinforced by GRPO: their arms are trained on RL, one is chosen on CAL and paid for."""
+"""Judges reinforced by GRPO: arms are trained on RL, and one is chosen on CAL at a divided δ."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _RULE = (
 
 
 class RewardEntry(Entry):
-    """What an error costs in the reward of GRPO, where a right verdict earns 1."""
+    """The costs of errors in the reward of GRPO; a right verdict earns 1."""
 
     lam: float = Field(
         default=1.0,
@@ -102,7 +102,7 @@ class GrpoSpec(CausalSpec):
     learning_rate: float | None = None
 
     def model_post_init(self, context: object, /) -> None:
-        """Refuse steps out of order, and a reward that is there twice."""
+        """Refuse steps out of order, and a repeated reward."""
         if list(self.steps) != sorted(set(self.steps)):
             raise InputError(
                 f"the steps of {self.name} are {self.steps}; "
@@ -140,7 +140,7 @@ class GrpoSpec(CausalSpec):
         return 1 + len(self.rewards) * len(self.config.evaluate_at)
 
     def resolved(self, known: Mapping[str, JudgeSpec]) -> GrpoSpec:
-        """Take the model and what it reads from the judge that it starts from."""
+        """Take the model and its reading from the judge that it starts from."""
         before = known.get(self.start)
         if before is None or before.family != "sft":
             tuned = [name for name, spec in known.items() if spec.family == "sft"]
@@ -153,7 +153,7 @@ class GrpoSpec(CausalSpec):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What its arms are trained with, as its record has it."""
+        """The training settings of its arms, as in its record."""
         return {
             "optimiser": self.optimiser,
             "config": {
@@ -167,7 +167,7 @@ class GrpoSpec(CausalSpec):
 
 @judge_family("grpo")
 class GrpoFamily(CausalFamily):
-    """GRPO on RL from another judge; the arm and the step are chosen on CAL and paid for."""
+    """GRPO on RL from another judge; the arm and the step are chosen on CAL at a divided δ."""
 
     entry = GrpoEntry
     spec = GrpoSpec
@@ -229,7 +229,7 @@ class GrpoFamily(CausalFamily):
             )
 
     def describe(self, record: JudgeRecord) -> str:
-        """Return the rows of SFT that its start read, and the prompts of RL that the arm took."""
+        """Describe the SFT rows that its start read, and the RL prompts that the arm used."""
         training = record.detail("training")
         said = super().describe(record)
         by = f"{training['rl_trajectories']} runs of RL by {optimised_by(training)}"
@@ -240,12 +240,12 @@ class GrpoFamily(CausalFamily):
         return f"{said}, then {prompts} prompts of {by}"
 
     def provenance(self, record: JudgeRecord) -> dict[str, str]:
-        """Return how it was optimised."""
+        """Return the optimiser."""
         return {"optimiser": optimised_by(record.detail("training"))}
 
 
 def optimised_by(training: Mapping[str, Any]) -> str:
-    """Return the optimiser of a record's training in words, with its samples."""
+    """Describe the optimiser of a record's training, with its samples."""
     samples = training["config"]["samples"]
     if training["optimiser"] == "trl":
         return f"GRPO of TRL, {samples} samples a prompt"
@@ -259,7 +259,7 @@ def _spec(judge: StoredJudge) -> GrpoSpec:
 
 
 def _run(judge: StoredJudge, before: JudgeRecord) -> str:
-    """Name the folder of the arms by all that they depend on: other ones stand in no way."""
+    """Name the folder of the arms by everything they depend on, so that others do not interfere."""
     corpus, spec = judge.corpus, _spec(judge)
     depends = [corpus.trajectories_sha256, corpus.manifest.sha256, before.adapter_sha256]
     about = [*depends, spec.settings, spec.reading.model_dump(), spec.model, spec.revision]

@@ -1,4 +1,4 @@
-"""Harvest judges: rounds of CertHarvest, trained on pseudo-labels behind a certificate."""
+"""Harvest judges: rounds of CertHarvest, trained on pseudo-labels from a certificate."""
 
 from __future__ import annotations
 
@@ -152,12 +152,12 @@ class HarvestFamily(JudgeFamily):
         )
 
     def describe(self, record: JudgeRecord) -> str:
-        """Return the labelled rows and the pseudo-labelled ones."""
+        """Describe the labelled rows and the pseudo-labelled ones."""
         size = record.detail("harvest")["size"]
         return f"{super().describe(record)}, and {size} runs of RL with pseudo-labels"
 
     def provenance(self, record: JudgeRecord) -> dict[str, str]:
-        """Return whose certificate gave labels that no reviewer gave."""
+        """Return the judge whose certificate gave the pseudo-labels."""
         harvest = record.detail("harvest")
         return {
             "pseudo_labels": f"{harvest['size']} runs of RL were taken as failures on the word of "
@@ -166,7 +166,7 @@ class HarvestFamily(JudgeFamily):
 
 
 def harvest_violations(judge: StoredJudge) -> list[str]:
-    """Return pseudo-labels of CAL and TEST, and a harvest that the adapter was not trained on."""
+    """Return violations: pseudo-labels of CAL and TEST, and a harvest unknown to the adapter."""
     import pandas as pd
 
     key = judge.key("harvest.parquet")

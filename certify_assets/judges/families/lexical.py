@@ -63,7 +63,7 @@ class LexicalSettings:
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """How often each feature occurs in some texts: any of them can train a judge, or be scored."""
+    """Counts of each feature in some texts, for training judges and for scoring."""
 
     # feature → column
     places: Mapping[str, int]
@@ -84,7 +84,8 @@ class Counted:
     def with_texts(self, texts: Sequence[str], settings: LexicalSettings) -> Counted:
         """Return the counts of the features that train a judge, and those of further texts.
 
-        A feature of fewer texts than `settings` asks for is in no judge of some of these texts.
+        Features in fewer texts than `settings` requires are left out, as no judge of these texts
+        has them.
         """
         from scipy.sparse import vstack
 
@@ -120,7 +121,7 @@ class Counted:
 
 
 class LexicalDocument(Document):
-    """What the arrays of a lexical judge are."""
+    """The meaning of a lexical judge's arrays."""
 
     TITLE = "lexical judge"
     SCHEMA = "certify_assets/lexical_judge/1"
@@ -177,7 +178,7 @@ class LexicalJudge(ArrayJudge):
     ) -> tuple[Self, list[NDArray[np.float64]]]:
         """Train, and score the rows that each fold holds out by weights fitted to its others.
 
-        Words and their idf are those of all texts: labels have no part in them.
+        Words and their idf come from all texts, as they do not depend on labels.
         """
         labels = training_labels(outcomes)
         vocabulary = words.frequent(settings)
@@ -233,7 +234,7 @@ class LexicalJudge(ArrayJudge):
         return scores_from_log_odds(log_odds + self.arrays["intercept"])
 
     def success_words(self, count: int = 30, *, success: bool = True) -> str:
-        """Return the words that it takes for success, or for failure, the strongest first."""
+        """Return the words that count most for success, or for failure, the strongest first."""
         weights = self.arrays["coefficients"]
         places = np.argsort(-weights if success else weights, kind="stable")[:count]
         return " ".join(self.about.vocabulary[place] for place in places)
@@ -251,7 +252,7 @@ class LexicalJudge(ArrayJudge):
 
 @cache
 def _threads() -> Any:
-    """Return the thread pools of what fits; to look for them takes as long as a small fit."""
+    """Return the thread pools of the fit, cached, as finding them takes as long as a small fit."""
     # imported for what it loads
     import sklearn.linear_model  # noqa: F401
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
@@ -315,13 +316,13 @@ def _weigh(counts: Any, idf: NDArray[np.float64]) -> Any:
 
 
 def words_of(rows: pd.DataFrame, reading: JudgeInput, settings: LexicalSettings) -> Counted:
-    """Count what is read of runs."""
+    """Count the features of runs."""
     return Counted.of(texts(rows, reading.renderer), settings)
 
 
 @remembered
 def known_words(corpus: Corpus, renderer: Renderer) -> KnownRuns:
-    """Return the words of all runs of a corpus that its SFT runs can train a judge with."""
+    """Return, for all runs of a corpus, the words with which its SFT runs can train a judge."""
     settings, sft = LexicalSettings(), corpus.runs_of("sft")
     # their stored splits may not be there yet
     others = corpus.runs_of(*(split for split in SPLITS if split != "sft"))
@@ -354,7 +355,7 @@ class LexicalSpec(JudgeSpec):
 
     @property
     def everywhere(self) -> bool:
-        """Every corpus gets the one weight; a choice of weights is for comparison."""
+        """Every corpus gets the judge with one weight; a choice of weights is for comparison."""
         return not self.chooses
 
 
@@ -378,7 +379,7 @@ class LexicalFamily(FileFamily):
     )
 
     def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
-        """Train one candidate a weight, and choose among them on CAL."""
+        """Train one candidate for each weight, and choose among them on CAL."""
         spec = judge.spec
         assert isinstance(spec, LexicalSpec)
         sft = judge.corpus.split("sft")
@@ -415,7 +416,7 @@ class LexicalFamily(FileFamily):
         known: KnownRuns | None = None,
         success_weight: float = 1.0,
     ) -> LexicalJudge:
-        """Train on what is read of labelled rows."""
+        """Train on the features of labelled rows."""
         labels = training_labels(rows["outcome"])
         settings = LexicalSettings(success_weight=success_weight, seed=seed)
         words = (
@@ -435,7 +436,7 @@ class LexicalFamily(FileFamily):
 def _selection(
     judge: StoredJudge, trained: Mapping[float, LexicalJudge]
 ) -> tuple[CandidateScore, ...]:
-    """Certified coverage of each candidate on CAL, each at the level that pays for all of them."""
+    """Certified coverage of each candidate on CAL, at δ divided by their number."""
     cal, using = labelled(judge.corpus.split("cal")), judge.spec.reading.renderer
     tables = {f"w{weight:g}": score_table(model, cal, using) for weight, model in trained.items()}
     rows = zip(certify_candidates(tables, judge.corpus.config), trained, strict=True)

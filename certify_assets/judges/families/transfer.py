@@ -45,7 +45,7 @@ _NOT_A_WORD = re.compile(r"[\W_]+")
 
 
 class Source(BaseModel):
-    """What one corpus gives to a pool."""
+    """The rows that one corpus gives to a pool."""
 
     model_config = ConfigDict(**CLOSED, frozen=True)
 
@@ -63,7 +63,7 @@ class Source(BaseModel):
 
 
 class PoolRecord(Document):
-    """Where the rows of a pool come from, as the record of a transfer judge holds it."""
+    """The origin of a pool's rows, as a transfer judge's record holds it."""
 
     TITLE = "pool of a transfer judge"
     SCHEMA = "certify_assets/transfer_pool/1"
@@ -92,7 +92,7 @@ class PoolRecord(Document):
 
     @classmethod
     def of(cls, record: JudgeRecord) -> PoolRecord:
-        """Return that of a trained judge."""
+        """Return the record of a trained judge."""
         return cls.from_dict(record.detail("transfer"))
 
 
@@ -105,7 +105,7 @@ class TransferPool:
 
     @property
     def missing(self) -> str:
-        """Why nothing can be trained on it; empty where something can."""
+        """Why no judge can be trained on it, or empty."""
         about = self.record
         if about.sources and self.frame["outcome"].nunique() == 2:
             return ""
@@ -188,7 +188,7 @@ def gather_pool(
 
 
 def share_rows(available: Mapping[str, int], limit: int) -> dict[str, int]:
-    """Share a number of rows equally; what a source with fewer leaves, the others share."""
+    """Share a number of rows equally; the others share the rest of a source with fewer rows."""
     shares, left = {}, limit
     for place, name in enumerate(sorted(available, key=lambda name: (available[name], name))):
         shares[name] = min(available[name], left // (len(available) - place))
@@ -236,7 +236,7 @@ class _HeldOut:
 
 
 def _plain(text: str) -> str:
-    """Reduce a text to its words: case, spaces and punctuation do not make two texts differ."""
+    """Reduce a text to its words, without case, spaces and punctuation."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return _NOT_A_WORD.sub(" ", folded).strip() or folded.strip()
 
@@ -245,14 +245,14 @@ def _target_domain(corpus: Corpus, *, strict: bool) -> str:
     domain = corpus.domain
     if strict and not domain.name:
         raise InputError(
-            f"the domain of {corpus} is not stated, so nothing says which corpora are of "
-            "another; state it with `certify corpus import --set domain=NAME`."
+            f"the domain of {corpus} is not stated, so corpora of another domain are not known; "
+            "state it with `certify corpus import --set domain=NAME`."
         )
     return domain.name
 
 
 def _excluded(store: Store, name: str, domain: str | None) -> str:
-    """Say why a corpus is no source; empty where it is one. A strict pool leaves a domain out."""
+    """Say why a corpus is not a source, or empty. A strict pool leaves its own domain out."""
     if domain is not None:
         own = Corpus(store, name).domain
         if own.name in ("", domain):
@@ -299,16 +299,16 @@ class TransferSpec(DerivedSpec):
 
     @property
     def training(self) -> Recipe:
-        """How a language model is trained: it reads a pool once where nothing else is written."""
+        """How a language model is trained: by default it reads a pool once."""
         return self.recipe or known_model(self.model).recipe.pooled
 
     @property
     def calibration_splits(self) -> tuple[str, ...]:
-        """CAL alone: its pool keeps apart from tasks of CAL and TEST, not from those of RL."""
+        """Only CAL: its pool excludes tasks of CAL and TEST, but not those of RL."""
         return ("cal",)
 
     def require_current(self, corpus: Corpus, record: JudgeRecord) -> None:
-        """Refuse a record whose sources give other rows now."""
+        """Refuse a record whose sources now give other rows."""
         # a source that was removed does not make it stale, nor does a new corpus: the judge is
         # still what its record says
         pool, again = PoolRecord.of(record), f"materialize judges/{self.name}/model again."
@@ -342,7 +342,7 @@ class TransferEntry(TunedEntry):
     strict: bool = Field(default=False, description="without corpora of the same domain")
 
     def usual(self) -> Recipe:
-        """How the model is trained on a pool where nothing is written of it."""
+        """The default settings of training on a pool."""
         return super().usual().pooled
 
     def specification(self) -> dict[str, Any]:
@@ -365,7 +365,7 @@ class TransferFamily(JudgeFamily):
     )
 
     def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
-        """Train on the pool; refuse one without rows, and say why each corpus gives none."""
+        """Train on the pool; refuse an empty one, and say why each corpus gives no rows."""
         pool = _pool_of(judge)
         if pool.missing:
             raise InputError(pool.missing)
@@ -386,14 +386,14 @@ class TransferFamily(JudgeFamily):
         )
 
     def no_sources(self, judge: StoredJudge) -> str:
-        """Return why a transfer judge of a corpus cannot be trained; empty where it can."""
+        """Return why a transfer judge of a corpus cannot be trained, or empty."""
         try:
             return _pool_of(judge).missing
         except InputError as error:
             return str(error)
 
     def describe(self, record: JudgeRecord) -> str:
-        """Return the rows with the corpora they come from, and how many a cap left of them."""
+        """Describe the rows, their corpora, and how many remain after the cap."""
         pool = PoolRecord.of(record)
         above = sum(source.dropped.get("above_share", 0) for source in pool.sources)
         read, tasks = record.sft_trajectories, f"{record.sft_tasks} SFT tasks of other corpora"
@@ -406,7 +406,7 @@ class TransferFamily(JudgeFamily):
 
 
 def _pool_of(judge: StoredJudge) -> TransferPool:
-    """Gather what a transfer judge of a corpus is trained on."""
+    """Gather the training pool of a transfer judge for a corpus."""
     spec = judge.spec
     assert isinstance(spec, TransferSpec)
     return gather_pool(judge.corpus, strict=spec.strict, runs=spec.training.runs, seed=spec.seed)

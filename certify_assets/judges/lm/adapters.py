@@ -1,4 +1,4 @@
-"""LoRA adapters of one base model: their layers, their files, and the head that stays as it is."""
+"""LoRA adapters of one base model: their layers, their files, and the unchanged head."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def head_logits(model: Any, hidden: Any) -> Any:
 
 
 def attach_lora(model: Any, *, rank: int, alpha: int, dropout: float, seed: int) -> Any:
-    """Put a fresh adapter on every linear layer but the head, in place; `unload()` takes it off."""
+    """Put a new adapter on every linear layer but the head, in place; `unload()` removes it."""
     import torch
     from peft import LoraConfig, get_peft_model
 
@@ -59,7 +59,7 @@ def attach_lora(model: Any, *, rank: int, alpha: int, dropout: float, seed: int)
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence deprecations between the libraries, about which users can do nothing."""
+    """Silence deprecation warnings between libraries, which users cannot fix."""
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", message=".*gradient_checkpointing.* is deprecated", category=FutureWarning
@@ -68,7 +68,7 @@ def quiet() -> Iterator[None]:
 
 
 def trainable_parameters(model: Any) -> int:
-    """Count the numbers that training may change."""
+    """Count the trainable parameters."""
     return sum(value.numel() for value in model.parameters() if value.requires_grad)
 
 
@@ -128,5 +128,5 @@ def hash_of(weights: str, config: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON has no word for: a set as a list, anything else as text."""
+    """Return values unknown to JSON: a set as a list, anything else as text."""
     return sorted(value) if isinstance(value, set | frozenset) else str(value)

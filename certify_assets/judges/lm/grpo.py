@@ -43,7 +43,7 @@ from certify_assets.judges.lm.training import Progress, ResumableTrainer, argume
 
 @dataclass(frozen=True, kw_only=True)
 class GrpoConfig:
-    """Settings of GRPO; the defaults are the paper's at 4B, and what it leaves open is TRL's."""
+    """Settings of GRPO; the defaults are the paper's at 4B, or else TRL's."""
 
     # draw verdicts as TRL does, or take their expectation
     sampled: bool = False
@@ -89,7 +89,7 @@ class GrpoRun:
         evaluate: Callable[[int], None] | None = None,
         progress: Progress | None = None,
     ) -> list[dict[str, float]]:
-        """Train; checkpoints of the same run in the folder are resumed.
+        """Train, resuming from checkpoints of the same run in the folder.
 
         Returns
         -------
@@ -114,7 +114,7 @@ class GrpoRun:
 
     @property
     def sha256(self) -> str:
-        """Hash of all that decides the run, the adapter at the start included."""
+        """Hash of everything that decides the run, including the adapter at the start."""
         language = self.language
         verdicts = [list(language.verdicts.success), list(language.verdicts.fail)]
         decides = {
@@ -131,7 +131,7 @@ class GrpoRun:
         return sha256_bytes(canonical_json(decides))
 
     def at_once(self, count: int, more: int = 0) -> int:
-        """Return the largest divisor of a number of rows that the token budget holds, or 1."""
+        """Return the largest divisor of a number of rows within the token budget, or 1."""
         longest = max(len(prompt.ids) for prompt in self.prompts) + more
         sizes = [size for size in range(1, count + 1) if count % size == 0]
         return max(
@@ -139,7 +139,7 @@ class GrpoRun:
         )
 
     def arguments(self, kind: Any, folder: Path, **settings: Any) -> Any:
-        """Return the configuration of a trainer, with what both have alike."""
+        """Return the configuration of a trainer, with the settings that both share."""
         config = self.config
         return arguments(
             kind,
@@ -166,7 +166,7 @@ def single_tokens(verdicts: VerdictTokens) -> tuple[int, int]:
 
 
 def exact_trainer(grpo_run: GrpoRun, folder: Path) -> Any:
-    """Return TRL's trainer of prompts with the expected reward for a loss, not yet run."""
+    """Return TRL's trainer of prompts with the expected reward as loss, not yet run."""
     from datasets import Dataset
     from trl.trainer.sft_config import SFTConfig
     from trl.trainer.sft_trainer import SFTTrainer
@@ -268,7 +268,7 @@ def sampled_trainer(grpo_run: GrpoRun, folder: Path) -> Any:
     success, fail = single_tokens(language.verdicts)
 
     class SampledTrainer(ResumableTrainer, GRPOTrainer):
-        """The trainer on rows by number, whose token ids it takes as they are."""
+        """The trainer on numbered rows, whose token ids it uses unchanged."""
 
         def _tokenize_prompts(
             self, prompts_: list[str]

@@ -43,7 +43,7 @@ class CausalJudge:
 
     @property
     def adapter_sha256(self) -> str:
-        """Hash of everything that was chosen or trained: base model, prompt and adapter."""
+        """Hash of everything chosen or trained: base model, prompt and adapter."""
         return sha256_bytes(canonical_json(self._document()))
 
     def provenance(self) -> JudgeProvenance:
@@ -78,7 +78,7 @@ class CausalJudge:
         )
 
     def save(self, folder: Path) -> None:
-        """Write the adapter, where there is one, and what it belongs to; not the base model."""
+        """Write the adapter, if there is one, and its provenance, without the base model."""
         folder.mkdir(parents=True, exist_ok=True)
         if self.adapter is not None and self.adapter != folder:
             for path in sorted(path for path in self.adapter.iterdir() if path.is_file()):
@@ -162,9 +162,9 @@ def load_base(
     Parameters
     ----------
     model, revision
-        A known name; or a folder; or a hub's name with its commit.
+        A known name, a folder, or a hub's name with its commit.
     reading
-        What is read of a run, and the prompt around it.
+        How much of a run is read, and the prompt around it.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a causal language model is here, and the machine that it runs on."""
+"""A causal language model, and the hardware that it runs on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Hardware:
 
     @classmethod
     def present(cls) -> Hardware:
-        """Return CUDA where there is a device, in bfloat16; a CPU in what it multiplies fastest."""
+        """Return CUDA in bfloat16 if there is a device; otherwise the CPU in its fastest type."""
         import torch
 
         if torch.cuda.is_available():
@@ -43,13 +43,13 @@ class Hardware:
 
     @property
     def accelerated(self) -> bool:
-        """Whether optimizers are fused and batches large: on CUDA."""
+        """Whether to use fused optimizers and large batches: on CUDA."""
         # a CPU keeps to the reference
         return self.device == "cuda"
 
     @property
     def half(self) -> bool:
-        """Whether products of a training run in bfloat16, as the weights are."""
+        """Whether training multiplies in bfloat16, the type of the weights."""
         return self.dtype == "bfloat16"
 
     def tensor(self, values: Sequence[Any]) -> Any:
@@ -60,7 +60,7 @@ class Hardware:
         return found.pin_memory().to(self.device, non_blocking=True) if self.accelerated else found
 
     def free_memory(self) -> None:
-        """Give memory that a failed pass left behind back to the device."""
+        """Return memory that a failed pass occupies to the device."""
         import torch
 
         if self.accelerated:
@@ -103,7 +103,7 @@ class LanguageModel:
 
 
 def is_folder(name: str) -> bool:
-    """Whether a name is a folder's."""
+    """Whether a name is that of a folder."""
     try:
         return Path(name).is_dir()
     except (OSError, ValueError):
@@ -112,17 +112,17 @@ def is_folder(name: str) -> bool:
 
 
 def files_of(source: str, revision: str | None) -> Files:
-    """Find the files of a model: a folder's, or a hub's by its commit."""
+    """Find the files of a model, in a folder or at a hub by its commit."""
     if is_folder(source):
         return Files(source, {})
     if Path(source).is_absolute():
         raise InputError(
-            f"{quoted(source)} is no folder; give the folder of a model with config.json, "
+            f"{quoted(source)} is not a folder; give the folder of a model with config.json, "
             "tokenizer.json and .safetensors, or a hub name with its commit."
         )
     if revision is None:
         raise InputError(
-            f"{source} is no folder and has no revision; give the commit of the hub repository, "
+            f"{source} is not a folder and has no revision; give the commit of the hub repository, "
             "so that the model can be loaded again."
         )
     _require_hub(source, revision)
@@ -151,14 +151,14 @@ class Files:
             )
 
     def config(self) -> Any:
-        """Load the configuration, in a moment, as weights are not."""
+        """Load the configuration, without the weights."""
         from transformers import AutoConfig
 
         with _loading(self.source):
             return AutoConfig.from_pretrained(self.source, trust_remote_code=False, **self.keywords)
 
     def model(self, on: Hardware) -> Any:
-        """Load the weights; refuse a folder that lacks some, or in which some are no numbers."""
+        """Load the weights; refuse missing weights, and weights that are not finite numbers."""
         import torch
         from transformers import AutoModelForCausalLM
 
@@ -181,7 +181,7 @@ class Files:
 
 
 def compile_layers(model: Any, on: Hardware) -> None:
-    """Let the layers of a large model on CUDA be compiled when they are first called."""
+    """Compile the layers of a large model on CUDA at their first call."""
     if on.accelerated and model.num_parameters() >= _LARGE:
         for layer in getattr(model.get_decoder(), "layers", ()):
             # prompts have many lengths
@@ -189,7 +189,7 @@ def compile_layers(model: Any, on: Hardware) -> None:
 
 
 def uncompiled() -> AbstractContextManager[Any]:
-    """Run layers as they are written, in the block, whether or not they are compiled."""
+    """Run layers uncompiled within the block."""
     import torch
 
     eager: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
@@ -198,7 +198,7 @@ def uncompiled() -> AbstractContextManager[Any]:
 
 @contextmanager
 def _loading(source: str) -> Iterator[None]:
-    """Turn what fails in the libraries that read somebody's files into a sentence."""
+    """Turn errors of the libraries that read users' files into one sentence."""
     import torch
 
     try:
@@ -214,7 +214,7 @@ def _loading(source: str) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the library's bars and reports out of a log: an error says what is wrong."""
+    """Keep the library's progress bars and reports out of a log."""
     from transformers.utils import logging
 
     disable_bar: Any = logging.disable_progress_bar
@@ -229,7 +229,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _reason_of(error: Exception) -> str:
-    """Return the first line of a library's message, and the next where that announces it."""
+    """Return the first line of a library's message, and the next if the first announces it."""
     said = [line.strip() for line in str(error).splitlines() if line.strip()]
     first, *more = said or [type(error).__name__]
     return (f"{first} {more[0]}" if first.endswith(":") and more else first).rstrip(".")
@@ -243,7 +243,7 @@ def _unloadable(source: str, error: Exception) -> InputError:
 
 
 def _require_loaded(source: str, model: Any, loaded: Mapping[str, Any]) -> None:
-    """Refuse weights that are missing, which are random numbers then, or no numbers."""
+    """Refuse missing weights, which would be random, and weights that are not finite."""
     missing = sorted(loaded["missing_keys"])
     if missing:
         raise InputError(
@@ -256,13 +256,13 @@ def _require_loaded(source: str, model: Any, loaded: Mapping[str, Any]) -> None:
         # one number a tensor: no copy of it is made
         if not torch.isfinite(weights.detach().sum(dtype=torch.float32)):
             raise InputError(
-                f"{source} has weights that are no finite numbers, {name} first; give a folder "
+                f"{source} has weights that are not finite numbers, {name} first; give a folder "
                 "that was saved after a training that did not fail."
             )
 
 
 def _require_hub(source: str, revision: str) -> None:
-    """Refuse a commit that is neither kept here nor at the hub, which is asked once."""
+    """Refuse a commit that is neither stored here nor at the hub, which is asked once."""
     # each of the files would be asked for again and again, a minute without a network
     from huggingface_hub import HfApi, try_to_load_from_cache
 

@@ -1,4 +1,4 @@
-"""The language models that are known by name: their weights, and what suits them."""
+"""The language models that are known by name: their weights and suitable settings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SMOLLM2 = JudgeInput(
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """What is known of a language model; by default what suits one of which nothing is known."""
+    """Settings of a known language model; the defaults suit an unknown one."""
 
     # what it reads, and how it is trained, where nothing else is written
     reading: JudgeInput = WHOLE
@@ -56,12 +56,12 @@ class KnownModel:
 
 
 def known_model(name: str) -> KnownModel:
-    """Return what is known of a model by its name in a judge's configuration."""
+    """Return the settings of a model by its name in a judge's configuration."""
     return _KNOWN.get(name, KnownModel())
 
 
 def placed(name: str, base: Path) -> str:
-    """Return the name of a model; as an absolute path where it is of a folder below another one."""
+    """Return the name of a model, as an absolute path if it is a folder below the given one."""
     relative = bool(name) and name not in _KNOWN and not Path(name).is_absolute()
     if relative and (name.startswith(".") or is_folder(str(base / name))):
         return os.path.normpath(base.absolute() / name)
@@ -69,19 +69,19 @@ def placed(name: str, base: Path) -> str:
 
 
 def require_commit(name: str, revision: str | None) -> None:
-    """Refuse a revision that can move, or one of a model whose files have none."""
+    """Refuse a revision that can move, or one for a model without revisions."""
     if revision is None:
         return
     if name in _KNOWN or is_folder(name):
         what = "known by the hash of its files" if name in _KNOWN else "a folder"
         raise InputError(
-            f"the revision is {revision!r}, and the model {name} is {what} and has none; take the "
-            "revision out."
+            f"the revision is {revision!r}, and the model {name} is {what} and has none; remove "
+            "the revision."
         )
     if not re.fullmatch(COMMIT, revision):
         raise InputError(
             f"the revision of {name} is {revision!r}; give the commit of the hub repository, 40 "
-            "hexadecimal digits, for a branch or a tag can move."
+            "hexadecimal digits, as a branch or a tag can move."
         )
 
 

@@ -30,7 +30,7 @@ SYSTEM = "system"
 
 
 class AuditorPrompt(Document):
-    """The texts of the judge's prompt, and the words that it answers with."""
+    """The texts of the judge's prompt, and the words of its answer."""
 
     TITLE = "auditor prompt"
 
@@ -114,7 +114,7 @@ class PromptEncoder:
 
     @cached_property
     def prefix_ids(self) -> tuple[int, ...]:
-        """Token ids before the run, the same for every run."""
+        """Token ids before the run, equal for every run."""
         before, _ = self._around
         if self.tokenizer.chat_template:
             return self._ids(before)
@@ -126,12 +126,12 @@ class PromptEncoder:
 
     @cached_property
     def suffix_ids(self) -> tuple[int, ...]:
-        """Token ids after the run, the marker last, the same for every run."""
+        """Token ids after the run, the marker last, equal for every run."""
         return self._ids(self._around[1])
 
     @cached_property
     def verdicts(self) -> VerdictTokens:
-        """The tokens of the two verdicts where the prompt ends; refuses words that are unfit."""
+        """The tokens of the two verdicts at the end of the prompt; refuses unsuitable words."""
         found = []
         for word in self.prompt.words:
             whole = self._ids(self._around[1] + word)
@@ -176,7 +176,7 @@ class PromptEncoder:
         )
 
     def encode_text(self, text: str) -> Encoded:
-        """Encode a rendered run, whose text is untrusted all the same."""
+        """Encode a rendered run, as untrusted text."""
         body = self.body_ids(text)
         room = self.budget_tokens - len(self.prefix_ids) - len(self.suffix_ids)
         if len(body) <= room:
@@ -187,7 +187,7 @@ class PromptEncoder:
         return Encoded(self.prefix_ids + head + self._cut_ids + body[tail:] + self.suffix_ids)
 
     def encode_texts(self, texts: Sequence[str]) -> list[Encoded]:
-        """Encode rendered runs, in their order."""
+        """Encode rendered runs, in order."""
         return [self.encode_text(text) for text in texts]
 
     def encode_frame(self, frame: pd.DataFrame) -> list[Encoded]:
@@ -228,7 +228,7 @@ class PromptEncoder:
 
     @cached_property
     def _controls(self) -> dict[int, str]:
-        """Special and added tokens, but for runs of blanks and line breaks."""
+        """Special and added tokens, except sequences of blanks and line breaks."""
         tokenizer = self.tokenizer
         added = {token: str(item.content) for token, item in tokenizer.added_tokens_decoder.items()}
         special = {
@@ -258,7 +258,7 @@ class PromptEncoder:
 
 
 def _templated(tokenizer: Any, prompt: AuditorPrompt, user: str) -> str:
-    """Apply the chat template, also one without a system role."""
+    """Apply the chat template, even one without a system role."""
     options = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": False}
     reason = ""
     # a template without a system role gets its text at the head of the user's message

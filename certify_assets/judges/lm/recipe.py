@@ -29,27 +29,27 @@ class Recipe:
     checkpoint_steps: int = 50
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings as documents have them."""
+        """Return the settings as in documents."""
         return asdict(self)
 
     @property
     def pooled(self) -> Recipe:
-        """The same on the SFT splits of several corpora, which are read once."""
+        """The same settings for SFT splits of several corpora, which are read once."""
         # an epoch of them is four of a home corpus's SFT split, and the paper's own number
         return replace(self, epochs=1.0)
 
     def drawn(self, rows: pd.DataFrame, seed: int) -> pd.DataFrame:
-        """Return at most so many runs: one of every task, then a second of every task."""
+        """Return a limited number of runs: one of every task, then a second of every task."""
         return rows if self.runs is None else draw_in_turn(rows, self.runs, seed)
 
 
 def place_of(seed: int, *parts: str) -> bytes:
-    """Return what names are ordered by in a draw: SHA-256 of the seed and the names."""
+    """Return the sort key of names in a draw: SHA-256 of the seed and the names."""
     return hashlib.sha256("\0".join((str(seed), *parts)).encode()).digest()
 
 
 def draw_in_turn(rows: pd.DataFrame, number: int, seed: int) -> pd.DataFrame:
-    """Return at most so many rows: one of every task, then a second of every task."""
+    """Return a limited number of rows: one of every task, then a second of every task."""
     if len(rows) <= number:
         return rows
     seen: dict[tuple[str, str], int] = {}

@@ -1,4 +1,4 @@
-"""Eq. 5 of the paper: the asymmetric reward on verdicts, and the arms that the paper tries."""
+"""Eq. 5 of the paper: the asymmetric reward on verdicts, and the paper's arms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Arm:
 
     @property
     def unparsed(self) -> float:
-        """Reward of a completion that is no verdict."""
+        """Reward of a completion without a verdict."""
         return -max(self.lam, self.mu)
 
     def reward(self, verdict: int | None, outcome: int) -> float:
@@ -35,7 +35,7 @@ class Arm:
         return self.reward(1, outcome), self.reward(0, outcome), self.unparsed
 
     def costs(self) -> dict[str, float]:
-        """Return λ and μ, as records have them."""
+        """Return λ and μ, as in records."""
         return {"lam": self.lam, "mu": self.mu}
 
 
@@ -51,7 +51,7 @@ ARMS = {
 
 
 def arm_of(lam: float, mu: float) -> Arm:
-    """Return the arm of a reward: the paper's where it has it, else one named after it."""
+    """Return the arm of a reward: the paper's, if there is one, or else one named after it."""
     same = (arm for arm in ARMS.values() if (arm.lam, arm.mu) == (lam, mu))
     return next(same, None) or Arm(f"lambda_{lam:g}_mu_{mu:g}", float(lam), float(mu))
 
@@ -59,7 +59,7 @@ def arm_of(lam: float, mu: float) -> Arm:
 def completion_reward(
     arm: Arm, completion: Sequence[int], outcome: int, *, success: int, fail: int
 ) -> float:
-    """Return the reward of a sampled completion, whose first token is a verdict or none."""
+    """Return the reward of a sampled completion, by its first token."""
     # the judge is read at the marker, so a verdict further on is none
     first = completion[0] if len(completion) else -1
     return arm.reward({success: 1, fail: 0}.get(first), outcome)

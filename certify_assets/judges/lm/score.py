@@ -1,4 +1,4 @@
-"""Eq. 4 of the paper: log-probabilities of the two verdicts where the prompt ends."""
+"""Eq. 4 of the paper: log-probabilities of the two verdicts at the end of the prompt."""
 
 from __future__ import annotations
 
@@ -47,13 +47,15 @@ class ScoringConfig:
 
     @classmethod
     def suited(cls, judge: LanguageModel) -> ScoringConfig:
-        """Return what suits a model and its device."""
+        """Return suitable settings for a model and its device."""
         # on a CPU a prompt fills a core, so each has a batch for itself: no padding, and a score
         # that depends on no other prompt
         return cls(token_budget=65_536) if Hardware.of(judge.model).accelerated else cls(rows=1)
 
     def batches(self, prompts: Batch) -> list[list[int]]:
-        """Put prompts into batches, the longest first: memory runs out at the start or never."""
+        """Put prompts into batches, the longest first, so that memory runs out at the start or
+        never.
+        """
         found: list[list[int]] = []
         for row in sorted(
             range(len(prompts)), key=lambda row: (-len(prompts[row].ids), prompts[row].ids)
@@ -78,8 +80,8 @@ def score_prompts(
 ) -> Scores:
     """Score prompts; NaN where a logit is not finite.
 
-    Shares of the work that an earlier run of the same `identity` kept in the folder `shards` are
-    taken up.
+    Parts of the work that an earlier run of the same `identity` kept in the folder `shards` are
+    reused.
     """
     config = config or ScoringConfig.suited(judge)
     values = np.full((len(prompts), 2), np.nan)
@@ -109,7 +111,7 @@ def score_prompts(
 
 
 def _groups(batches: list[list[int]], least: int) -> Iterator[list[list[int]]]:
-    """Join batches to shares of the work that are kept together."""
+    """Join batches into parts of the work that are stored together."""
     group: list[list[int]] = []
     for batch in batches:
         group.append(batch)
@@ -119,7 +121,7 @@ def _groups(batches: list[list[int]], least: int) -> Iterator[list[list[int]]]:
 
 
 def _key(identity: str, batches: Sequence[Batch]) -> str:
-    """Name a share by everything its numbers depend on."""
+    """Name a part by everything that its numbers depend on."""
     ids = [[list(prompt.ids) for prompt in batch] for batch in batches]
     return sha256_bytes(canonical_json([identity, ids]))
 
@@ -131,7 +133,7 @@ def _keep(shard: Path | None, values: NDArray[np.float64]) -> None:
 
 
 def _kept(shard: Path | None) -> NDArray[np.float64] | None:
-    """Return the numbers of a share; None where it is absent."""
+    """Return the numbers of a part, or None."""
     if shard is None or not shard.is_file():
         return None
     return np.array(read_json(shard), dtype=np.float64)
@@ -141,7 +143,7 @@ def _kept(shard: Path | None) -> NDArray[np.float64] | None:
 def _mapped(
     judge: LanguageModel, config: ScoringConfig
 ) -> Iterator[Callable[[Sequence[Batch]], Iterator[NDArray[np.float64]]]]:
-    """Give what reads batches: one after the other on a device, many at once on a CPU."""
+    """Return a map over batches: one after the other on a device, several at once on a CPU."""
     reader = VerdictReader.of(judge)
     if reader.hardware.accelerated:
         yield partial(map, reader.read_within_memory)
@@ -178,7 +180,7 @@ class VerdictReader:
 
     @classmethod
     def of(cls, judge: LanguageModel) -> VerdictReader:
-        """Take a language model apart."""
+        """Return the parts of a language model."""
         inner = inner_model(judge.model)
         text = inner.config.get_text_config()
         for name in _AFTER_THE_HEAD:
@@ -198,7 +200,7 @@ class VerdictReader:
         )
 
     def read_within_memory(self, batch: Batch) -> NDArray[np.float64]:
-        """Read a batch; in halves where memory runs out."""
+        """Read a batch, or its halves if memory runs out."""
         try:
             return self.read([prompt.ids for prompt in batch])
         except (MemoryError, RuntimeError) as error:

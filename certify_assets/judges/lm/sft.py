@@ -1,4 +1,4 @@
-"""Supervised fine-tuning of the judge: LoRA through TRL, loss on the verdict alone.
+"""Supervised fine-tuning of the judge: LoRA through TRL, with the loss on the verdict only.
 
 Settings: the paper's appendix "Training details"; Hu et al. (2021), "LoRA".
 """
@@ -66,8 +66,8 @@ def train_sft(
     Returns
     -------
     Provenance
-        The document as it is stored next to the adapter: model, settings, hash of the rows,
-        versions, steps, loss of every step, hash of the adapter.
+        The document stored with the adapter: model, settings, hash of the rows, versions, steps,
+        loss of every step, hash of the adapter.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def train_sft(
 def training_rows(
     prompts: Sequence[Encoded], outcomes: Sequence[int], verdicts: VerdictTokens
 ) -> list[dict[str, list[int]]]:
-    """Return token ids, and labels on the verdict's tokens alone."""
+    """Return token ids, and labels on the verdict's tokens only."""
     rows = []
     for prompt, outcome in zip(prompts, outcomes, strict=True):
         verdict = list(verdicts.success if outcome else verdicts.fail)
@@ -177,7 +177,7 @@ def _inputs(
     outcomes: Sequence[int],
     config: SftConfig,
 ) -> Provenance:
-    """Return all that an adapter depends on, as the provenance stores it."""
+    """Return all facts that an adapter depends on, as the provenance stores them."""
     import peft
     import torch
     import transformers
@@ -200,7 +200,7 @@ def _inputs(
 
 @contextmanager
 def _lora(base: LanguageModel, config: SftConfig) -> Iterator[Any]:
-    """Lend the base model a fresh adapter."""
+    """Give the base model a new adapter within the block."""
     model = attach_lora(
         base.model, rank=config.rank, alpha=config.alpha, dropout=config.dropout, seed=config.seed
     )
@@ -215,9 +215,9 @@ def _lora(base: LanguageModel, config: SftConfig) -> Iterator[Any]:
 
 
 def require_both_outcomes(name: str, outcomes: Sequence[int]) -> None:
-    """Refuse rows from which a judge would learn to give one verdict to all."""
+    """Refuse rows with one outcome, from which a judge would learn one verdict for all."""
     if len(set(outcomes)) < 2:
         raise InputError(
             f"the {len(outcomes)} runs that {name} is to be trained on have one outcome or none; "
-            "give it successes and failures, or raise runs where that is what leaves too few."
+            "give it successes and failures, or raise runs if that limit leaves too few."
         )

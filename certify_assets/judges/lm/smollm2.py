@@ -58,7 +58,7 @@ def smollm2_path() -> Path:
 
 
 def _installed() -> Path:
-    """Return the file of the installed package; refuse another than the known one."""
+    """Return the file of the installed package; refuse any but the known one."""
     try:
         path = Path(str(distribution(PACKAGE).locate_file(FILE)))
         distribution("gguf")

@@ -1,7 +1,7 @@
-"""What the trainings share: TRL's trainers with checkpoints that hold no pickle, and their log.
+"""The common part of trainings: TRL's trainers with checkpoints without pickle, and their log.
 
-A run that was stopped and resumed ends in the same bytes on a CPU. Rows come in an order that the
-seed decides, and each step begins with a seed of its own, so no random state has to be kept.
+A run that was stopped and resumed ends in the same bytes on a CPU. The seed decides the order of
+rows, and each step has its own seed, so no random state has to be stored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMPLETE = "complete.json"
 
 
 class ResumableTrainer:
-    """Goes before a trainer of TRL: checkpoints of safetensors and JSON, and nothing for a hub."""
+    """Mixin for a trainer of TRL: checkpoints of safetensors and JSON, and nothing for a hub."""
 
     model: Any
     args: Any
@@ -71,10 +71,10 @@ class ResumableTrainer:
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
 
     def _save_rng_state(self, output_dir: str) -> None:
-        """Keep nothing: every step has a seed."""
+        """Store nothing, as every step has a seed."""
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        """Restore nothing: every step has a seed."""
+        """Restore nothing, as every step has a seed."""
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)  # type: ignore[misc]
@@ -83,7 +83,7 @@ class ResumableTrainer:
         write_atomic(Path(self.args.output_dir) / f"checkpoint-{step}" / _COMPLETE, mark)
 
     def create_model_card(self, *_: Any, **__: Any) -> None:
-        """Write none: the provenance of the adapter says what a card would."""
+        """Write no card: the provenance of the adapter replaces it."""
 
     def _send_telemetry(self) -> None:
         """Send nothing."""
@@ -101,7 +101,7 @@ def arguments(
     save_every
         Steps between checkpoints; 0 for none.
     settings
-        What is this training's own.
+        The settings of this training.
     """
     with quiet():
         made = kind(
@@ -146,7 +146,7 @@ def run(
     evaluate_at: tuple[int, ...] = (),
     evaluate: Callable[[int], None] | None = None,
 ) -> list[dict[str, float]]:
-    """Train, from the last checkpoint of the same run where there is one; return a row a step."""
+    """Train, from the last checkpoint of the same run if any; return a row for each step."""
     from transformers import PrinterCallback, TrainerCallback, set_seed
 
     class Watcher(TrainerCallback):
@@ -183,7 +183,7 @@ def run(
 
 
 def latest_checkpoint(folder: Path, run_sha256: str) -> Path | None:
-    """Find the last whole checkpoint of a run; None where there is none."""
+    """Find the last complete checkpoint of a run, or None."""
     marks = folder.glob(f"checkpoint-*/{_COMPLETE}")
     last = max(marks, key=lambda mark: int(mark.parent.name.rpartition("-")[2]), default=None)
     if last is None:
@@ -198,7 +198,7 @@ def latest_checkpoint(folder: Path, run_sha256: str) -> Path | None:
 
 @contextmanager
 def session(model: Any) -> Iterator[None]:
-    """Keep torch's seed of the caller, and let autocast choose the adapter's type."""
+    """Restore the caller's seed of torch at the end, and let autocast choose the adapter's type."""
     import torch
     from peft.helpers import disable_input_dtype_casting
 

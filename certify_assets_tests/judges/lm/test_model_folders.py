@@ -49,7 +49,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
     ),
     "weights that are no numbers": (
         weights(lambda found: {name: value * float("nan") for name, value in found.items()}),
-        r"has weights that are no finite numbers, model\.",
+        r"has weights that are not finite numbers, model\.",
     ),
     "a configuration that is a list": (text("config.json", "[]"), "cannot be loaded"),
     "no tokenizer in its file": (text("tokenizer.json", "{}"), "cannot be loaded"),
@@ -75,7 +75,7 @@ def test_a_whole_folder_is_loaded_and_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["nothing", "file", "a" * 5000])
 def test_what_is_no_folder_is_called_so(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(InputError, match="is no folder; give the folder of a model"):
+    with pytest.raises(InputError, match="is not a folder; give the folder of a model"):
         load_base(str(tmp_path / place), None, JudgeInput())
 
 

@@ -1,4 +1,4 @@
-"""Judges that consult the steps of a run: boosted trees alone, and with the words of a run."""
+"""Judges that read the steps of a run: boosted trees, alone or with the words of a run."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class StructureSettings:
 
 
 class StructureDocument(Document):
-    """What the arrays of a structure judge are."""
+    """The meaning of a structure judge's arrays."""
 
     TITLE = "structure judge"
     # judges on other features are of another schema
@@ -115,7 +115,7 @@ class StructureJudge(ArrayJudge):
         return cls(about, _fitted(features, labels, settings)._asdict()), held_out
 
     def knows(self, features: NDArray[np.float32]) -> bool:
-        """Whether the features are those of the judge, which has no others."""
+        """Whether the features are those of the judge."""
         return True
 
     def refitted(self, features: NDArray[np.float32], labels: NDArray[np.int64]) -> Self:
@@ -161,12 +161,12 @@ class Scale(NamedTuple):
 
     @classmethod
     def of(cls, scores: NDArray[np.float64]) -> Scale:
-        """Measure it; scores that are all equal keep their unit."""
+        """Measure the scale; scores that are all equal keep their unit."""
         return cls(float(scores.mean()), float(scores.std()) or 1.0)
 
     @classmethod
     def held_out(cls, parts: Sequence[NDArray[np.float64]], fitted: NDArray[np.float64]) -> Scale:
-        """Measure it on the scores of folds; where there is none, on those of the training."""
+        """Measure the scale on the scores of folds or, without folds, on those of training."""
         # a judge spreads the runs that it was fitted to more than others, and a flexible one more
         # so, which would give it less weight in a mean than it deserves
         return cls.of(np.concatenate(parts) if len(parts) else fitted)
@@ -177,7 +177,7 @@ class Scale(NamedTuple):
 
 
 def task_folds(tasks: NDArray[Any], labels: NDArray[np.int64], seed: int) -> list[Fold]:
-    """Deal the tasks into folds; without those whose other runs have one outcome."""
+    """Deal the tasks into folds, without folds whose other runs have one outcome."""
     names, code = np.unique(tasks, return_inverse=True)
     dealt = np.random.default_rng([_SALT, seed, names.size]).permutation(names.size) % _FOLDS
     held = [dealt[code] == number for number in range(min(_FOLDS, names.size))]
@@ -186,7 +186,7 @@ def task_folds(tasks: NDArray[Any], labels: NDArray[np.int64], seed: int) -> lis
 
 
 class CombinedDocument(Document):
-    """The scale of each part, on runs of training tasks that it had no part of."""
+    """The scale of each part, measured on training tasks held out from it."""
 
     TITLE = "combined judge"
     SCHEMA = "certify_assets/combined_judge/1"
@@ -198,13 +198,13 @@ class CombinedDocument(Document):
 
 @dataclass(frozen=True, eq=False)
 class Read:
-    """What both judges read of some runs."""
+    """The features of some runs for both judges."""
 
     words: Counted
     steps: NDArray[np.float32]
 
     def __getitem__(self, rows: NDArray[Any]) -> Read:
-        """Return what they read of some of the runs."""
+        """Return the features of some of the runs."""
         return Read(self.words[rows], self.steps[rows])
 
 
@@ -233,7 +233,7 @@ class CombinedJudge(FileJudge):
         seed: int,
         renderer_sha256: str,
     ) -> Self:
-        """Train both judges on what they read of runs, and measure their scales there."""
+        """Train both judges on the features of runs, and measure their scales."""
         folds, settings = (
             task_folds(tasks.to_numpy(object), labels, seed),
             LexicalSettings(seed=seed),
@@ -255,7 +255,7 @@ class CombinedJudge(FileJudge):
         return self.lexical.knows(features.words)
 
     def refitted(self, features: Read, labels: NDArray[np.int64]) -> Self:
-        """Train both judges again; their scales stay, which are of all training runs."""
+        """Train both judges again; their scales stay those of all training runs."""
         words = self.lexical.refitted(features.words, labels)
         return type(self)(words, self.structure.refitted(features.steps, labels), self.scales)
 
@@ -276,7 +276,7 @@ class CombinedJudge(FileJudge):
         )
 
     def success_words(self) -> str:
-        """Return the words that its lexical part takes for success."""
+        """Return the words that its lexical part counts most for success."""
         return self.lexical.success_words()
 
     def provenance(self) -> JudgeProvenance:

@@ -12,7 +12,7 @@ _Features = NDArray[np.float32]
 
 
 class BoostedTrees(NamedTuple):
-    """Binary trees: a row a tree, a column a node, node 0 the root.
+    """Binary trees: one row for each tree, one column for each node, node 0 the root.
 
     Attributes
     ----------
@@ -21,11 +21,11 @@ class BoostedTrees(NamedTuple):
     children : ndarray of int32, shape (2, trees, nodes)
         The left and the right child of a node; both children of a leaf are the leaf itself.
     feature : ndarray of int32, shape (trees, nodes)
-        Column that a node looks at.
+        Feature column that a node tests.
     threshold : ndarray of float64, shape (trees, nodes)
         A run goes to the left where its feature is at most this.
     value : ndarray of float64, shape (trees, nodes)
-        What a leaf adds to the log-odds; of other nodes, the mean of the leaves below over the
+        What a leaf adds to the log-odds; for other nodes, the mean of the leaves below over the
         training runs.
     """
 
