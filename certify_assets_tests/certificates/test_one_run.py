@@ -196,7 +196,7 @@ def test_several_runs_a_task_are_used() -> None:
 
 @pytest.mark.parametrize("procedure", ["one_run", "average"])
 def test_runs_without_a_label_that_were_left_out_prove_nothing(procedure: str) -> None:
-    with pytest.raises(InputError, match=r"chance chose, and 9 runs have none[^-]*its file.$"):
+    with pytest.raises(InputError, match=r"drawn runs, and 9 runs have none[^-]*its file.$"):
         certify(PLACES, WRONG, NAMES, procedure=procedure, alpha=0.2, left_out=9)
     assert certify(PLACES, 1 - WRONG, NAMES, left_out=9).promise == "confident"
 
