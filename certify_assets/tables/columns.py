@@ -110,11 +110,16 @@ class ColumnReader:
 
     def lacks(self, kind: str, name: str) -> None:
         """Refuse a table that lacks a column; say which column may be meant."""
+        names = self.table.names
+        remedy = f"Rename one, or name it with --columns {kind}=NAME."
+        # a title, or merged cells above the names of columns
+        if titled := 2 * names.count("") >= len(names) > 1:
+            remedy = "Delete the lines above the names of the columns."
         self.problems.append(
             f"{self.table.path} has no column {name!r}; its columns are {self.table.listed}. "
-            f"Rename one, or name it with --columns {kind}=NAME."
+            f"{remedy}"
         )
-        self.remedies |= likely_column(kind, self.table.names, self.table.columns)
+        self.remedies |= {} if titled else likely_column(kind, names, self.table.columns)
 
     def refuse(self, column: str, places: Sequence[int], problem: str) -> None:
         """Refuse cells of a column for one reason."""

@@ -79,7 +79,7 @@ class Table:
     @property
     def listed(self) -> str:
         """Its columns, as messages list them."""
-        return ", ".join(self.names[:12])
+        return ", ".join([*filter(None, self.names)][:12])
 
     def values(self, name: str) -> list[Any]:
         """Return the Python values of a column."""
