@@ -215,7 +215,7 @@ def plan_certified(
 
 
 def _one_a_side(issued: Sequence[Certificate], alpha: float | None) -> dict[str, Certificate]:
-    """Return a certificate for each side: of the budget if there is one, first procedure first."""
+    """Return for each side its first certificate, of the budget `alpha` if there is one."""
     found: dict[str, Certificate] = {}
     for item in sorted(
         issued, key=lambda item: (item.alpha != alpha, EVERY_PROCEDURE.index(item.procedure))

@@ -67,8 +67,8 @@ class CorpusConfig:
         strict=True,
     )
     rl_labels: Literal["certify", "choose"] = _field(
-        "What labels of RL are for: certify judges that did not learn from them, or choose, "
-        "where a judge is chosen by them; then CAL alone certifies.",
+        "Use of the labels of RL: certify judges that did not learn from them, or choose a judge "
+        "by them; then only CAL certifies.",
         "certify",
     )
     accept_structural_leak: str | None = _field(
@@ -120,7 +120,7 @@ class CorpusConfig:
         examples=["lexical"],
     )
     judges_compared: int = _field(
-        "Judges of which one is chosen by its certificates; δ of each is divided by the number.",
+        "Judges to choose from by their certificates; δ of each is divided by their number.",
         1,
         strict=True,
         ge=1,
@@ -175,8 +175,8 @@ class CorpusConfig:
 
         if (self.estimand == "runs") != (self.most is not None):
             raise InputError(
-                "estimand runs and most go together in corpus.json: a task counts as at most so "
-                "many runs. Give both, or neither."
+                "estimand runs and most go together in corpus.json: most limits the runs that a "
+                "task counts as. Give both, or neither."
             )
         if self.estimand == "runs" and self.audit_runs > 1:
             raise InputError(

@@ -1,4 +1,4 @@
-"""Canaries: copies of failed runs that claim success at their end, scored beside the real ones.
+"""Canaries: copies of failed runs that claim success at their end, scored with the real ones.
 
 Each text is added to copies of failed runs as their last observation. Its *lift* is the share of
 copies that then score above the median of the successful runs. The runs come from the splits that

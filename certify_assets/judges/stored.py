@@ -101,7 +101,7 @@ class StoredJudge:
         return type(self)(self.corpus.current, name)
 
     def origin(self, name: str) -> Self:
-        """Return the judge that a training began with; if it is pinned, in the state of then."""
+        """Return the judge that a training began with; in a pinned view, as it was pinned."""
         return type(self)(self.corpus, name)
 
     def key(self, *parts: str) -> str:

@@ -306,7 +306,7 @@ def read_score_table(
         grouped = _count_grouped(read.table, there["group"], tasks, groups)
         notes = [
             *notes,
-            f"{grouped} tasks in {len(set(groups))} groups of {there['group']!r}, each of which "
+            f"{grouped} tasks in {len(set(groups))} groups of {there['group']!r}; each group "
             "counts as one task",
         ]
         tasks = groups

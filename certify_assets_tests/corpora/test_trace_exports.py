@@ -216,7 +216,7 @@ def test_what_cannot_be_read_is_counted_with_its_place(tmp_path: Path) -> None:
     page = {"data": [trace("t", "a"), 7, {"id": "no-trace"}, trace("t", "a")], "meta": {}}
     found = read(write_json(tmp_path / "page.json", page))
     assert found.dropped == {"unreadable_record": 2} and len(found.frame) == 1
-    assert found.notes["traces exported twice, of which the first is read"] == 1
+    assert found.notes["traces exported twice, and read once"] == 1
     assert "page.json row 2" in found.examples["unreadable_record"]
     broken = runs("x", "a")
     broken[3] |= {"error": "the booking system is down", "outputs": None}

@@ -192,9 +192,9 @@ class _Labels:
         """Describe the annotations if none of their runs is there."""
         decided = self.shares[self.shares.notna() & (self.shares != 0.5)]
         return (
-            f"there are labels alone, {len(self.table):,} annotations of {len(self.shares):,} "
+            f"the files hold only labels: {len(self.table):,} annotations of {len(self.shares):,} "
             f"trajectories of {self.table['task_id'].nunique():,} tasks ({len(decided):,} with a "
             f"majority, {(self.shares == 0.5).sum():,} ties, success rate "
-            f"{(decided > 0.5).mean():.3f}), and no trajectory to judge; give the folder of "
+            f"{(decided > 0.5).mean():.3f}), and no trajectory to judge. Give the folder of "
             "cleaned trajectories (cleaned/<benchmark>/<agent>/<experiment>/<task>.json) too."
         )

@@ -68,7 +68,7 @@ _ERROR = 2
     label_source="assertions of the tests",
     options={
         "agent": "agent of all runs; the provider where it is not given",
-        "label": "metric or assertion that is the outcome; the verdict of all is it otherwise",
+        "label": "metric or assertion that is the outcome; by default the verdict of all",
     },
 )
 def promptfoo(files: FileSet, reading: Reading) -> Drafts:
@@ -145,7 +145,7 @@ _LONGEST_NAME = 80
     label_source="metrics of the test cases",
     options={
         "agent": "agent of all runs; unknown where it is not given",
-        "label": "metric whose success is the outcome; the success of all is it otherwise",
+        "label": "metric whose success is the outcome; by default the success of all",
     },
 )
 def deepeval(files: FileSet, reading: Reading) -> Drafts:

@@ -63,7 +63,7 @@ def langfuse(files: FileSet, reading: Reading) -> Said:
                 about = {key: found.get(key) for key in _OF_TRACE}
                 yield span_of({}, about, origin, trace_id=trace_id)
             elif wholes.setdefault(identity, (found, origin))[0] is not found:
-                reading.notes["traces exported twice, of which the first is read"] += 1
+                reading.notes["traces exported twice, and read once"] += 1
     for trace_id, (record, origin) in wholes.items():
         whole = _span({**record, "type": "AGENT"}, trace_id, origin)
         yield replace(whole, span_id="", link=_page(record))

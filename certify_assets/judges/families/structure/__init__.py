@@ -115,7 +115,7 @@ class StructureJudge(ArrayJudge):
         return cls(about, _fitted(features, labels, settings)._asdict()), held_out
 
     def knows(self, features: NDArray[np.float32]) -> bool:
-        """Whether the features are those of the judge."""
+        """Return True, as every structure judge reads the same features."""
         return True
 
     def refitted(self, features: NDArray[np.float32], labels: NDArray[np.int64]) -> Self:
