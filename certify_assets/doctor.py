@@ -284,14 +284,14 @@ def diagnose(
             "next batch, and ask again."
         ) from None
     answers.sort(key=lambda one: (*(-share for share in one.decided), -(one.auroc or 0)))
-    report = replace(report, judges=tuple(answers))
     best, table = answers[0], answers[0].table
+    success_rate, auroc = guess = _guess(best)
+    report = replace(report, judges=tuple(answers), guess=guess)
     # where most runs have a label, more labels of them do not help
     if report.answer == "certificate" or drawn is not None or 2 * best.labelled > len(table):
         return report
-    success_rate, auroc = guess = _guess(best)
     planner = Planner.of(table.scores, table.tasks, success_rate=success_rate, auroc=auroc)
-    return replace(report, guess=guess, plans=tuple(_plans(planner)))
+    return replace(report, plans=tuple(_plans(planner)))
 
 
 def _about_labels(known: RunLabels, table: ScoreTable) -> Iterator[str]:

@@ -293,7 +293,7 @@ def _steps(
     called = {**COLUMNS, **reading.columns}
     if best is None:
         if found.found["judges"]:
-            if len(found.found["truths"]) > 1:
+            if found.truth is None and len(found.found["truths"]) > 1:
                 yield given_command("--truth", found.found["truths"][0])
         elif found.has_runs:
             yield shlex.join(["certify", "corpus", "import", *given, "--name", "NAME"])
@@ -305,8 +305,13 @@ def _steps(
             if not reading.lower_is_better:
                 yield given_command("--set", "lower_is_better=true")
             return
-        rate, area = (f"{value:.3g}" for value in found.guess)
-        guess = ["--success-rate", rate, "--auroc", area] if found.plans else []
+        # a plan reads outcomes from the table itself, and of every run
+        guess = []
+        if found.plans or labels is not None or best.labelled < len(best.table):
+            rate, area = (f"{value:.3g}" for value in found.guess)
+            guess = ["--success-rate", rate, "--auroc", area]
+        elif found.truth not in (None, called["outcome"]):
+            guess = ["--truth", str(found.truth)]
         score = replace(reading, columns={**reading.columns, "score": best.name})
         # what was said of the tasks that are needed is of the widest budget
         alpha = ["--alpha", f"{BUDGETS[-1]:g}"]

@@ -274,6 +274,26 @@ def test_few_labels_in_a_sheet_lead_to_a_plan_that_runs(call: Call, table: Make)
     assert "labels of 80 tasks" in call(step).out
 
 
+@pytest.mark.parametrize("words", ["--labels labels.csv", "", "--truth merged"])
+def test_a_judge_that_guesses_leads_to_a_plan_that_runs(
+    call: Call, table: Make, words: str
+) -> None:
+    """With labels in a file of their own, of most runs, or in one of two columns."""
+
+    def guessing(frame: pd.DataFrame) -> pd.DataFrame:
+        frame["score"] = np.random.default_rng(3).random(len(frame))
+        frame[["trajectory_id", "outcome"]].to_csv("labels.csv", index=False)
+        if not words:
+            return frame.assign(outcome=frame["outcome"].where(frame.index % 9 > 0))
+        frame = frame.drop(columns="outcome").assign(merged=frame["outcome"])
+        return frame.drop(columns="merged") if "labels" in words else frame.assign(passed=1)
+
+    answer = call(f"doctor {table(change=guessing)} {words}")
+    step = answer.out.rpartition("next: certify ")[2].strip()
+    assert answer.code == 3 and step.startswith("plan scores.csv --alpha 0.2 --")
+    assert call(step).code in (0, 3)
+
+
 @pytest.mark.parametrize(
     ("sheet", "said"),
     [
@@ -403,6 +423,17 @@ def test_a_table_of_runs_with_a_named_score_is_a_score_table(call: Call, table: 
     answer = call(f"doctor {path} --judge zz")
     assert answer.out.startswith("score table: ")
     assert answer.out.endswith("next: certify decide certificate.json NEW_SCORES\n")
+
+
+def test_a_truth_that_was_named_is_not_asked_for_again(call: Call, table: Make) -> None:
+    def same(frame: pd.DataFrame) -> pd.DataFrame:
+        named = frame.rename(columns={"outcome": "human_label"})
+        return named.assign(score=0.5, reward=frame["outcome"])
+
+    path = table(change=same)
+    assert "next: certify doctor" in call(f"doctor {path}").out
+    answer = call(f"doctor {path} --truth reward")
+    assert "Every run has the same score" in answer.out and "next:" not in answer.out
 
 
 def test_what_cannot_be_settled_is_asked(call: Call, table: Make) -> None:
