@@ -30,12 +30,12 @@ from certify_assets.errors import InputError, quoted
 #: thresholds of the error are searched on this grid, or on the decimals of α
 _STEPS = 1000
 _BY_CONSTRUCTION = (
-    "A threshold chosen by the task bootstrap on these very rows passes by construction; that is "
-    "no independent evidence."
+    "A threshold chosen by the task bootstrap on these very rows passes by construction. That is "
+    "not independent evidence."
 )
 _OTHER_ESTIMAND = (
-    "The certificate promises an error in which every task weighs the same, and the one measured "
-    "here is over trajectories: they differ where tasks with more of them are wrong more often."
+    "The certificate promises an error in which every task weighs the same. The error measured "
+    "here is over trajectories, and differs where larger tasks are wrong more often."
 )
 
 
@@ -301,7 +301,7 @@ def _flickers(
     return tuple({"code": code, "message": SENTENCES[code].format(**of)} for code, of in found)
 
 
-#: what a threshold was seen to do, in words
+#: the measured result of a threshold, in words
 REASONS = {
     "unscored": "No row of the audit has a score, so there is nothing to measure.",
     "nothing": "Nothing was certified, so there is nothing to audit.",
@@ -311,8 +311,10 @@ REASONS = {
     "{limit}.",
     "point": "The realised error {error:.3f} exceeds {limit}; its lower bound {lower:.3f} "
     "does not.",
-    "few": "Too few covered tasks ({seen} of at least {needed}) to see an error of {alpha:g} that "
-    "comes as wrong tasks.",
+    "few": (
+        "Too few covered tasks ({seen}, needed {needed}) to detect an error of {alpha:g} made up "
+        "of wholly wrong tasks."
+    ),
     "within": "The realised error {error:.3f} is at most {limit} over {seen} covered tasks.",
 }
 

@@ -3,7 +3,7 @@
 The only randomness is the draw, so the promise holds for any batch: new agents, drift, clustered or
 hostile runs. A side has a chain of nested sets S₁ ⊂ … ⊂ S_J, fixed before the seed. One order of
 all runs follows from the seed, and the order of a set is its restriction. A set is crossed when
-some first labels of its own order have few enough errors (`batch_tables`), and certified when all
+some first labels of its own order have few enough errors (`batch_tables`). It is certified when all
 sets up to it are crossed. Let S be the first set above its budget. To certify any set above its
 budget S must be crossed, which has a probability of at most δ. Every set is tested at the whole δ,
 and no rule of stopping changes this. Labels begin in the surest set and go on in wider ones.

@@ -116,8 +116,8 @@ class Certificate(Document):
     Raises
     ------
     ForgedCertificateError
-        At construction, when a value has another type or range than the schema says, or where only
-        some figures of a threshold are there.
+        At construction, if a value contradicts the schema, or only some figures of a threshold are
+        there.
     """
 
     TITLE = "certificate"

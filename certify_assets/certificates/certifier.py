@@ -200,8 +200,8 @@ def certify(
     alone : bool
         Whether the task of every row is the id of its run; a finding reports it.
     again : array_like of float, optional
-        Second scores of the same judge on the same trajectories, NaN where there is none; a finding
-        counts those that would change a decision.
+        Second scores of the same judge on the same trajectories, NaN without one. A finding counts
+        those that would change a decision.
     left_out : int
         Runs left out because they have no label. Where there are any, one_run and average are
         refused.
@@ -220,7 +220,7 @@ def certify(
     Notes
     -----
     A threshold is certified when its tail is at most its level, δ/(|Θ|·candidates) by default, and
-    the guard passes; the widest one is taken.
+    the guard passes. The widest one is taken.
     """
     about, settings = parted(keywords)
     asked = Settings(**settings)

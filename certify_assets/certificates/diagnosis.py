@@ -130,9 +130,10 @@ def diagnose(
     Notes
     -----
     Tasks needed: the observed distribution of (n_g, k_g) over tasks is resampled at G′ instead of G
-    tasks, and the smallest G′ is taken at which a threshold passes. At that size about every second
-    sample passes. The figure is an order of magnitude: it moves by a factor of two between samples
-    of the same size. `Planner.tasks_needed` gives the tasks at which four samples of five pass.
+    tasks. The answer is the smallest G′ at which a threshold passes. At that size about every
+    second sample passes. The figure is an order of magnitude: it moves by a factor of two between
+    samples of the same size. `Planner.tasks_needed` gives the tasks at which four samples of five
+    pass.
     """
     settings = Settings(**keywords)
     observations = observe(scores, outcomes, tasks, partly=settings.method.by_rows)

@@ -1,8 +1,9 @@
 """Guards against risks that resampling tasks cannot see.
 
 A few tasks that are wrong throughout can be missed by a threshold: error-free data say nothing of
-whole-task errors beyond (1 − α)^G_covered. The adaptive floor asks how likely error-free data are
-if the true error is α and errors cluster as strongly as the same corpus shows at wider thresholds.
+whole-task errors beyond (1 − α)^G_covered. The adaptive floor computes how likely error-free data
+are if the true error is α. It supposes that errors cluster as strongly as the corpus shows at wider
+thresholds.
 
 Two more rules refuse thresholds whose covered trajectories lie in too few tasks for resampling.
 Where those few tasks happen to be right, the bootstrap tail is zero.

@@ -341,7 +341,7 @@ def observe(
     Raises
     ------
     InputError
-        If lengths differ, the table is empty, or a value cannot be used; the message names the
+        If lengths differ, the table is empty, or a value cannot be used. The message names the
         first such row.
     """
     with under_way(WorkStage("sorting the rows", 1)):

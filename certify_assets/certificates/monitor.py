@@ -230,7 +230,7 @@ def monitor_certificate(
         Its side, threshold, α and δ are used. Where α is kept on average, the alarm is about the
         cap, 2α.
     scores, outcomes, tasks
-        The labelled rows in the order in which they came; tasks are taken in the order of their
+        The labelled rows in the order in which they came. Tasks are taken in the order of their
         first rows, each with all its rows. They must be drawn as the certificate's tasks were, with
         all attempts of a task labelled. Never give only the rows that were left to review.
 

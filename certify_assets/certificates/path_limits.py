@@ -2,8 +2,8 @@
 
 Rows are read in the order of their scores. If each were wrong with chance α, independently, the
 number of errors among the first N would be a random walk. The limits are binomial, at the largest
-level λ* for which the walk stays above all of them with probability 1 − δ (Theorem 1 of
-docs/few-labels-proofs.md).
+level λ* for which the walk stays above all of them with probability 1 − δ. This is Theorem 1 of
+docs/few-labels-proofs.md.
 
 References
 ----------

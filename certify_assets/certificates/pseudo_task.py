@@ -184,7 +184,7 @@ def clustered_share(alpha: float, icc: float, weighted: float) -> float:
 
     An error-free task of n = round(n_w) runs has probability P0 under a beta-binomial law of mean
     α. c = α P0/((1 − α)(1 − P0)), from 1/n to 1, is the size at which error-free data exclude
-    whole-task errors as strongly as they exclude these.
+    whole-task errors equally strongly.
     """
     size = max(1, round(weighted))
     steps = np.arange(1, size, dtype=np.float64) * icc

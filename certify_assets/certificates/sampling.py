@@ -94,8 +94,8 @@ class Draw:
         Raises
         ------
         InputError
-            If every run is to count once, tasks differ in runs, and `most` is missing; or if it is
-            given where every task counts once.
+            If `most` is missing where every run counts once and tasks differ in runs. Also if
+            `most` is given where every task counts once.
         """
         sizes = np.unique(np.asarray(tasks, dtype=str), return_counts=True)[1]
         if estimand == TASKS and most is not None:

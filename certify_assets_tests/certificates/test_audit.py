@@ -69,7 +69,7 @@ def test_warn_when_only_the_point_exceeds_alpha() -> None:
 def test_warn_when_too_few_tasks_are_covered(few: int, verdict: str) -> None:
     tasks = np.arange(60) % (n_min(0.1, 0.05) - few)
     found = audit_certificate(issued(), np.full(60, -9.0), np.zeros(60), tasks)
-    assert found.verdict == verdict and ("28 of at least 29" in found.reason) == (few == 1)
+    assert found.verdict == verdict and ("28, needed 29" in found.reason) == (few == 1)
 
 
 def test_warn_where_there_is_nothing_to_measure() -> None:

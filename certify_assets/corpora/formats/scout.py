@@ -43,9 +43,9 @@ def read_scan(folder: Path) -> pd.DataFrame:
     -------
     DataFrame
         Columns trajectory_id (of the transcript), task_id, agent, transcript_success (of the
-        evaluation; empty where it is not known), and for every scanner NAME with its value. Where
-        the scan was validated, ``NAME_target`` is the value that people gave. Booleans are 1 and 0.
-        A value that is a list or an object, and a scan that failed, is empty.
+        evaluation; empty if unknown), and for every scanner NAME with its value. Where the scan was
+        validated, ``NAME_target`` is the value that people gave. Booleans are 1 and 0. A value that
+        is a list or an object, and a scan that failed, is empty.
 
     Raises
     ------
