@@ -66,6 +66,10 @@ class Root:
                 "Remove it, and give it to fsspec by its configuration (such as "
                 "FSSPEC_SFTP_PASSWORD)."
             )
+        if self.is_local and Path(self.folder.root).is_file():
+            raise InputError(
+                f"the data root {self.root} is a file. Name a folder with --root or CERTIFY_ROOT."
+            )
 
     @property
     def folder(self) -> Folder:

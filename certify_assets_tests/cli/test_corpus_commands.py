@@ -181,3 +181,11 @@ def test_a_removed_corpus_keeps_its_history(
     assert call("corpus rm d --yes").code == 0
     assert Store(str(root)).names("corpora/d") == []
     assert "comes with the package" in call("corpus rm miniwob_weak --yes").err
+
+
+@pytest.mark.parametrize("words", ["corpus list", "ledger status", "judge list"])
+def test_a_file_is_no_data_root(call: Call, root: Path, tmp_path: Path, words: str) -> None:
+    (file := tmp_path / "a.csv").touch()
+    answer = call(f"{words} --root {file}")
+    assert answer.code == 2 and not answer.out
+    assert f"the data root {file} is a file. Name a folder with --root or CERT" in answer.err
