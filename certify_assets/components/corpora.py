@@ -214,7 +214,7 @@ def refuse_repeated(names: Iterable[str]) -> None:
 
 
 def _refuse_unknown(config: CorpusConfig) -> None:
-    from certify_assets.corpora.formats import COMMON_OPTIONS, FORMATS
+    from certify_assets.corpora.formats import COMMON_OPTIONS, FORMATS, format_error
 
     if config.name in EMBEDDED:
         raise InputError(
@@ -222,7 +222,7 @@ def _refuse_unknown(config: CorpusConfig) -> None:
         )
     formats = sorted(FORMATS) if config.format == "auto" else [config.format]
     if unknown := [name for name in formats if name not in FORMATS]:
-        raise InputError(
+        raise format_error(
             f"{config.name}: there is no format {unknown[0]!r}; name one of "
             f"{', '.join(sorted(FORMATS))} or auto."
         )

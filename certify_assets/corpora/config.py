@@ -244,9 +244,11 @@ class Domain:
 
 def format_domain(format: str) -> Domain:
     """Return the domain of a format."""
-    from certify_assets.corpora.formats import FORMATS
+    from certify_assets.corpora.formats import BROKEN, FORMATS, format_error
 
     known = {name: form.domain for name, form in FORMATS.items()} | {"embedded": "web"}
+    if BROKEN and format not in (*known, "auto"):
+        raise format_error(f"there is no format {format!r}.")
     name = known.get(format, "")
     return Domain(name, "derived" if name else "unknown")
 

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from certify_assets.corpora.formats import FORMATS, detect_format, gather_corpus
+from certify_assets.corpora.formats import FORMATS, detect_format, format_error, gather_corpus
 from certify_assets.corpora.formats.files import ARCHIVES, SourceFile
 from certify_assets.corpora.formats.gathering import Gathered, Run
 from certify_assets.corpora.formats.outcomes import Unclear
@@ -225,7 +225,7 @@ def _format(paths: Sequence[Path]) -> str:
     except InputError:
         if not any(path.is_dir() or path.name.lower().endswith(ARCHIVES) for path in paths):
             raise
-        raise InputError(
+        raise format_error(
             f"{', '.join(map(str, paths))} holds no logs of a known format, or logs of several. "
             "Give a score table, or files of one format."
         ) from None

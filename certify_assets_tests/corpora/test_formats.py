@@ -1,5 +1,7 @@
 """Every format is recognised, reads folders and archives alike, leaks nothing, survives damage."""
 
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from certify_assets.corpora.formats import FORMATS, ImportedCorpus, detect_forma
 from certify_assets.corpora.leakage import LEAK_KEYS, quoted_keys
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.errors import InputError
+from certify_assets_tests.builders import write_runs
+from certify_assets_tests.conftest import platform_environment
 from certify_assets_tests.corpora.builders import write_json
 from certify_assets_tests.corpora.formats import CANARY, Format, load_formats, pack
 from certify_assets_tests.doc_commands import recipe
@@ -46,6 +50,44 @@ def test_a_new_format_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.delitem(FORMATS, "deck")
     assert found.format == "deck" and found.frame["outcome"].tolist() == [0, 1, 0, 1]
     assert set(found.frame["instruction"]) == {"Deal."} and found.dropped == {}
+
+
+# a module that cannot be imported
+_WITHOUT_HARBOR = """
+import sys
+sys.modules["certify_assets.corpora.formats.harbor"] = None
+from certify_assets.cli.main import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.slow
+def test_a_broken_format_is_named_and_ends_nothing_else(tmp_path: Path) -> None:
+    next(form for form in SOURCES if form.name == "harbor").write(tmp_path / "jobs", None)
+    write_runs(tmp_path / "runs.jsonl")
+    (tmp_path / "t.csv").write_text("task_id,score,outcome\na,0.5,1\nb,0.4,0\n", "utf-8")
+
+    def certify(words: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, "-c", _WITHOUT_HARBOR, *words.split()],
+            env=platform_environment(tmp_path / "root"),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stderr
+
+    said = "The format module harbor cannot be imported (ModuleNotFoundError: "
+    assert certify("corpus list")[0] == 0 and certify("doctor t.csv")[0] == 3
+    for words in (
+        "corpus import jobs --name c",
+        "corpus import jobs --name c --format harbor",
+        "doctor jobs",
+    ):
+        code, err = certify(words)
+        assert code == 2 and said in err and "Traceback" not in err
+    assert certify("corpus import runs.jsonl --name c")[0] == 0
 
 
 @EVERY

@@ -5,7 +5,15 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import iter_modules
 
-from certify_assets.corpora.formats.base import FORMATS, CorpusFormat, Draft, Reading, corpus_format
+from certify_assets.corpora.formats.base import (
+    BROKEN,
+    FORMATS,
+    CorpusFormat,
+    Draft,
+    Reading,
+    corpus_format,
+    format_error,
+)
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.importing import (
     COMMON_OPTIONS,
@@ -16,6 +24,7 @@ from certify_assets.corpora.formats.importing import (
 )
 
 __all__ = [
+    "BROKEN",
     "COMMON_OPTIONS",
     "FORMATS",
     "CorpusFormat",
@@ -25,10 +34,20 @@ __all__ = [
     "SourceFile",
     "corpus_format",
     "detect_format",
+    "format_error",
     "gather_corpus",
     "import_corpus",
 ]
 
 # every module of this folder may register formats; the client of MLflow is for its URLs alone
 for _module in sorted({item.name for item in iter_modules(__path__)} - {"mlflow_server"}):
-    import_module(f"{__name__}.{_module}")
+    _before = dict(FORMATS)
+    try:
+        import_module(f"{__name__}.{_module}")
+    except Exception as _error:  # whatever one module raises, the other formats stay
+        for _name in FORMATS.keys() - _before:
+            del FORMATS[_name]
+        BROKEN[_module] = (
+            f"The format module {_module} cannot be imported ({type(_error).__name__}: {_error}). "
+            "Correct it."
+        )

@@ -289,6 +289,8 @@ AGENT_OPTION = {"agent": "agent of runs that name none"}
 
 #: every format, by name; `corpus_format` fills it
 FORMATS: dict[str, CorpusFormat] = {}
+#: a sentence on each module that could not be imported, by its name
+BROKEN: dict[str, str] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,6 +332,11 @@ class CorpusFormat:
     explain: Callable[[SourceFile], str | None] = lambda file: None
     label_source: str = "the source's own outcome"
     marks: Mapping[str, float] | None = None
+
+
+def format_error(words: str) -> InputError:
+    """Return the error for runs or a name without a format, whose module may be broken."""
+    return InputError(" ".join([words, *BROKEN.values()]))
 
 
 def corpus_format(**about: Any) -> Callable[[Reader], CorpusFormat]:

@@ -8,7 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.formats.base import FORMATS, CorpusFormat, Draft, Judgement, Reading
+from certify_assets.corpora.formats.base import (
+    FORMATS,
+    CorpusFormat,
+    Draft,
+    Judgement,
+    Reading,
+    format_error,
+)
 from certify_assets.corpora.formats.files import BrokenFileError, FileSet, Tally
 from certify_assets.corpora.formats.gathering import Gathered, StepTexts, gather
 from certify_assets.corpora.formats.outcomes import OUTCOME_OPTIONS, Outcomes
@@ -163,7 +170,7 @@ def _with_judgements(draft: Draft) -> Draft:
 def _known(format: str) -> CorpusFormat:
     if format not in FORMATS:
         known = ", ".join(sorted(FORMATS))
-        raise InputError(f"there is no format {format!r}; name one of {known} or auto.")
+        raise format_error(f"there is no format {format!r}; name one of {known} or auto.")
     return FORMATS[format]
 
 
@@ -223,4 +230,4 @@ def detect_format(paths: Sequence[Path]) -> str:
     if is_empty and not why:
         raise InputError(f"there is no file in {given}; check the path.")
     ask = ": " + " ".join(why[:_EXPLAINED]) if why else f". Known are {', '.join(sorted(FORMATS))}."
-    raise InputError(f"no known format fits {given}{ask}")
+    raise format_error(f"no known format fits {given}{ask}")
