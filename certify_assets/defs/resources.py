@@ -83,8 +83,8 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
         Nothing waits for MLflow, whose import takes seconds, and of a step that is not committed
         it hears nothing. Runs are found by `name`, that of the asset without a prefix. `page` is
         the name of the document that shows the asset. Files are copied at once, since the caller
-        may remove them. What is made of a corpus before any judge is in
-        Dagster alone.
+        may remove them. What is made of a corpus before any judge, and a page that belongs to no
+        judge, is in Dagster alone.
         """
         groups = context.assets_def.group_names_by_key
         if not self.enabled or groups[context.asset_key] == CORPORA_GROUP:
@@ -96,6 +96,8 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
             tags={"dagster.run_id": context.run.run_id, "dagster.asset": name, **where, **tags},
             **kept,
         )
+        if record.is_page and record.summary is None:
+            return
         waiting = store, context.asset_key, partition, page, _with_copies(store, record)
         store.now().once_committed(lambda: self._waiting.append(waiting))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -83,6 +83,11 @@ class JudgeSpec(BaseModel):
     def everywhere(self) -> bool:
         """Whether every corpus gets it if it is quick."""
         return True
+
+    @property
+    def prompts(self) -> Mapping[str, Any]:
+        """Templates of what a server is asked, by name."""
+        return {}
 
     @property
     def uses_language_model(self) -> bool:

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 Figures = Mapping[str, float | None]
 #: what a step reads a split for
 _READ_FOR: Final = {"sft": "training", "rl": "calibration", "cal": "calibration", "test": "test"}
+#: figures that are of no rows
+_SPENT: Final = {
+    *("train_cpu_seconds", "score_cpu_seconds", "cpu_seconds_per_run"),
+    *("cost", "cost_per_decision"),
+}
 
 
 def judge_summary(
@@ -42,6 +47,7 @@ def judge_summary(
             **corpus.hashes,
         },
         metrics=figures or {},
+        measured=[name for name in figures or {} if name not in _SPENT],
         datasets=[
             DatasetRead(
                 name=f"{corpus} {split}",

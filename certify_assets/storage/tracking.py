@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,6 +114,10 @@ def make_database(path: Path) -> None:
             part.unlink(missing_ok=True)
 
 
+#: a template as MLflow takes it: one text, or messages of a chat
+Prompt = str | Sequence[Mapping[str, str]]
+
+
 @dataclass(frozen=True)
 class DatasetRead:
     """Rows that a step read."""
@@ -137,6 +141,8 @@ class Summary:
     # what the step adds; None takes back what an earlier one said, which MLflow shows as NaN
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     datasets: Sequence[DatasetRead] = ()
+    # metrics of the rows of the last data set; others are of no rows, such as costs
+    measured: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -155,6 +161,13 @@ class Record:
     # artifact folder of each file
     files: Mapping[Path, str] = field(default_factory=dict)
     summary: Summary | None = None
+    # templates for the prompt registry, by name
+    prompts: Mapping[str, Prompt] = field(default_factory=dict)
+
+    @property
+    def is_page(self) -> bool:
+        """Whether it has documents alone, which belong to its summary."""
+        return not (self.params or self.metrics or self.curves or self.files or self.prompts)
 
 
 @dataclass(frozen=True)
@@ -178,18 +191,26 @@ class Tracker:
         return cls(tracking_uri(store), place, store.scratch("mlflow") / ".lock", own)
 
     def write(self, record: Record) -> str:
-        """Write one finished MLflow run; return the address of its page in the MLflow UI."""
+        """Write one finished MLflow run; return the address of its page in the MLflow UI.
+
+        A page alone has no run of its own: it goes to the summary.
+        """
         from mlflow.entities import Metric, Param
 
         client, now = self._client(), int(1000 * time.time())
-        tags = {**_SOURCE, **record.tags}
+        tags, parent = {**_SOURCE, **record.tags}, ""
         with self.lock.open("a") as lock:
             lock_file(lock.fileno())
             experiment = self._experiment_id(client)
             if record.summary is not None:
                 head = record.tags.get(_LEDGER, "")
-                tags[_PARENT] = _sum_up(client, experiment, record.summary, head, now)
-        run = client.create_run(experiment, run_name=record.name, tags=tags).info.run_id
+                tags[_PARENT] = parent = _sum_up(client, experiment, record.summary, head, now)
+            for name, template in record.prompts.items():
+                _register_prompt(client, name, template)
+        if parent and record.is_page:
+            run = parent
+        else:
+            run = client.create_run(experiment, run_name=record.name, tags=tags).info.run_id
         try:
             known = {name: value for name, value in record.metrics.items() if value is not None}
             metrics = [Metric(name, float(value), now, 0) for name, value in known.items()]
@@ -242,12 +263,6 @@ def _sum_up(client: Any, experiment: str, summary: Summary, head: str, now: int)
     tags = {**_SOURCE, **summary.tags, _SUMMARY: name}
     made = found[0] if found else client.create_run(experiment, run_name=summary.name, tags=tags)
     run = str(made.info.run_id)
-    # the latest value of a metric counts
-    figures = [
-        Metric(metric, float("nan") if value is None else float(value), now, 0)
-        for metric, value in summary.metrics.items()
-    ]
-    client.log_batch(run, metrics=figures, tags=[RunTag(_LEDGER, head)] if head else [])
     inputs = []
     for read in summary.datasets:
         source = canonical_json({"key": read.key, "sha256": read.sha256}).decode().strip()
@@ -255,8 +270,49 @@ def _sum_up(client: Any, experiment: str, summary: Summary, head: str, now: int)
         inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", read.context)]))
     if inputs:
         client.log_inputs(run, inputs)
+    figures = []
+    model = _logged_model(client, made, summary) if summary.metrics else ""
+    for metric, value in summary.metrics.items():
+        of: dict[str, str] = {}
+        if value is not None:
+            of["model_id"] = model
+            if summary.datasets and metric in summary.measured:
+                read = summary.datasets[-1]
+                of |= {"dataset_name": read.name, "dataset_digest": read.sha256[:_DIGEST]}
+        # the latest value of a metric counts
+        figures.append(
+            Metric(metric, float("nan") if value is None else float(value), now, 0, **of)
+        )
+    client.log_batch(run, metrics=figures, tags=[RunTag(_LEDGER, head)] if head else [])
     client.set_terminated(run)
     return run
+
+
+def _logged_model(client: Any, run: Any, summary: Summary) -> str:
+    """Return the logged model of a summary, which has its metrics for each data set."""
+    from mlflow.entities import LoggedModelOutput
+
+    gone = {name for name, value in summary.metrics.items() if value is None}
+    made = [item.model_id for item in (run.outputs.model_outputs if run.outputs else ())]
+    if made:
+        # a logged model shows a metric that was taken back as 0, so it gets a successor
+        shown = {item.key for item in client.get_logged_model(made[-1]).metrics or ()}
+        if not gone & shown:
+            return str(made[-1])
+    where, name = run.info, summary.name
+    model = client.create_logged_model(
+        where.experiment_id, name, where.run_id, tags={**_SOURCE, **summary.tags}
+    )
+    client.finalize_logged_model(model.model_id, "READY")
+    client.log_outputs(where.run_id, [LoggedModelOutput(model.model_id, len(made))])
+    return str(model.model_id)
+
+
+def _register_prompt(client: Any, name: str, template: Prompt) -> None:
+    """Register a prompt, as a new version where the last one differs."""
+    known = client.load_prompt(name, allow_missing=True)
+    if known is None or known.template != template:
+        client.register_prompt(name, template)
 
 
 class Recorded(NamedTuple):

@@ -114,7 +114,13 @@ def test_mlflow_compares_the_judges_in_one_run_each(demo: Demo) -> None:
     assert set(summaries) == set(QUICK_JUDGES)
     wanted = {"auroc", "decided_at_0.1", "coverage_reject_at_0.1", "train_cpu_seconds", "cost"}
     assert all(wanted <= set(run.data.metrics) for run in summaries.values())
+    assert not [run for run in runs if run.info.run_name.startswith(("corpora/", "research/"))]
+    assert not [run for run in runs if "/report " in run.info.run_name]
     for run in summaries.values():
+        (made,) = run.outputs.model_outputs
+        metrics = client.get_logged_model(made.model_id).metrics
+        rows = {item.key: item.dataset_name for item in metrics}
+        assert rows["auroc"] == rows["decided"] == f"{CORPUS} cal" and rows["cost"] is None
         read = {item.tags[0].value: item.dataset for item in run.inputs.dataset_inputs}
         assert {"training", "calibration", "test"} == set(read)
         stored = Store(str(demo.root)).sha256(f"corpora/{CORPUS}/splits/test.parquet")

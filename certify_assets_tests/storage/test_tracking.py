@@ -68,7 +68,10 @@ def _runs(store: Store) -> list[Any]:
 
 def _summary(version: str = "1", **metrics: float | None) -> Summary:
     read = DatasetRead("c cal", "corpora/c/splits/cal.parquet", "ab" * 32, "calibration")
-    return Summary("lexical on c", {"certify.corpus_version": version}, metrics, [read])
+    of = {"certify.corpus_version": version}
+    return Summary(
+        "lexical on c", of, metrics, [read], [name for name in metrics if name != "cost"]
+    )
 
 
 def test_runs_of_a_judge_and_version_are_children_of_one_summary(
@@ -99,6 +102,51 @@ def test_runs_of_a_judge_and_version_are_children_of_one_summary(
     assert (dataset.dataset.name, dataset.dataset.digest) == ("c cal", "ab" * 16)
     assert json.loads(dataset.dataset.source)["sha256"] == "ab" * 32
     assert {tag.key: tag.value for tag in dataset.tags} == {"mlflow.data.context": "calibration"}
+
+
+def test_a_judge_has_a_logged_model_with_metrics_by_data_set(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    write_record(store, _record("scores", summary=_summary(auroc=0.8, cost=0.0)))
+    write_record(store, _record("audit", summary=_summary(error=0.1)))
+    client = Tracker.for_store(store)._client()
+    (model,) = client.search_logged_models(["1"])
+    found = {
+        item.key: (item.value, item.dataset_name, item.dataset_digest) for item in model.metrics
+    }
+    of = ("c cal", "ab" * 16)
+    assert found == {"auroc": (0.8, *of), "error": (0.1, *of), "cost": (0.0, None, None)}
+    assert model.source_run_id == client.get_run(model.source_run_id).info.run_id
+    # a metric that no longer holds would be shown as 0
+    write_record(store, _record("again", summary=_summary(error=None, auroc=0.7)))
+    made = [item.model_id for item in client.get_run(model.source_run_id).outputs.model_outputs]
+    assert [item.key for item in client.get_logged_model(made[-1]).metrics] == ["auroc"]
+    assert made[0] == model.model_id and len(made) == 2
+
+
+def test_a_page_is_kept_in_the_run_of_its_judge(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    page = Record("report", tags={}, documents={"page.html": "<p>"}, summary=_summary())
+    url = write_record(store, page).url
+    (summed,) = _runs(store)
+    assert url is not None and url.endswith(summed.info.run_id)
+    client = Tracker.for_store(store)._client()
+    assert [item.path for item in client.list_artifacts(summed.info.run_id)] == ["page.html"]
+    assert summed.info.status == "FINISHED"
+
+
+def test_a_prompt_has_a_version_in_the_registry_for_each_text(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    for text in ("RUN {{run}}", "RUN {{run}}", "RUN\n{{run}}"):
+        asked = [{"role": "user", "content": text}]
+        write_record(store, _record("model", prompts={"certify-served": asked}))
+    last = Tracker.for_store(store)._client().load_prompt("certify-served")
+    assert last.version == 2 and last.template == asked and last.variables == {"run"}
 
 
 def test_two_first_steps_at_once_make_one_summary(

@@ -58,7 +58,8 @@ def _scores(project: Project, spec: JudgeSpec) -> dg.AssetsDefinition:
         if judge.bill is not None:
             metadata["bill"] = dg.MetadataValue.json(dict(judge.bill))
         metrics = {**counts, **bill_metrics(judge.bill)}
-        return step.made(metadata, metrics=metrics, figures=scoring_figures(judge, table))
+        figures = scoring_figures(judge, table)
+        return step.made(metadata, metrics=metrics, figures=figures, reads=["cal"])
 
     return scores
 

@@ -154,6 +154,7 @@ def _recorded(step: AssetStep, judge: JudgedCorpus, record: JudgeRecord) -> Made
             tags=tags,
             curves=_adapter_curves(record) if language else {},
             files=_adapter_files(folder) if folder else {},
+            prompts=judge.spec.prompts,
             figures=training_figures(judge),
             reads=judge.spec.training_splits,
         )

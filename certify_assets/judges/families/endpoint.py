@@ -34,6 +34,13 @@ class EndpointSpec(JudgeSpec):
         """Libraries that its assets show as kinds."""
         return frozenset({"openai", "json"})
 
+    @property
+    def prompts(self) -> Mapping[str, Any]:
+        """The question, with a place for the run."""
+        from certify_assets.judges.endpoint.questions import render
+
+        return {f"certify-{self.name}": render(self.endpoint, "{{run}}")}
+
     def registration(self) -> JsonObject:
         """Return all facts that the scores depend on."""
         return {"family": self.family, **self.endpoint.settings()}

@@ -5,6 +5,7 @@ import pytest
 from certify_assets.errors import InputError
 from certify_assets.judges.configured import validated
 from certify_assets.judges.endpoint.settings import EndpointEntry
+from certify_assets.judges.families.endpoint import EndpointSpec
 from certify_assets_tests.judges.endpoint.faulty_server import judge_of
 
 
@@ -42,6 +43,15 @@ def test_the_key_comes_from_the_environment_alone(monkeypatch: pytest.MonkeyPatc
     assert "lines" not in str(caught.value)
     monkeypatch.setenv("JUDGE_KEY", " sk-1 ")
     assert server.key() == "sk-1"
+
+
+def test_mlflow_gets_the_prompt_with_a_place_for_the_run() -> None:
+    spec = EndpointSpec(name="served", endpoint=judge_of("http://h/v1", form="chat"))
+    system, user = spec.prompts["certify-served"]
+    assert "sceptical auditor" in system["content"]
+    assert user["content"].startswith("RUN\n{{run}}\nEND OF RUN")
+    plain = EndpointSpec(name="served", endpoint=judge_of("http://h/v1", form="completion"))
+    assert plain.prompts["certify-served"].endswith("VERDICT:")
 
 
 @pytest.mark.parametrize(
