@@ -120,6 +120,7 @@ def ingest(
     if stored:
         refused = any(not item.decided for item in records)
         report_stored(corpus, "ops ingest", *stored, refused=refused)
+        _draw_monitor(corpus)
     # these very files may have made batches earlier
     earlier = {*received.batches} - {record.batch for record in records}
     records += [
@@ -314,10 +315,18 @@ def _monitored(corpus: Corpus) -> MonitorRecord | None:
     from certify_assets.operations.monitoring import monitor_deployed
 
     try:
-        return monitor_deployed(corpus)
+        found = monitor_deployed(corpus)
     except CertifyError as error:
         say(f"warning: the outcomes are stored, and the monitor did not read them: {error}")
         return None
+    _draw_monitor(corpus)
+    return found
+
+
+def _draw_monitor(corpus: Corpus) -> None:
+    from certify_assets.reports.monitor_page import draw_deployed
+
+    draw_deployed(corpus.current)
 
 
 def _listed(title: str, items: Sequence[DecidedOutcome]) -> list[str]:

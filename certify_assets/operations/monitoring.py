@@ -192,6 +192,8 @@ def _monitor(judge: JudgedCorpus) -> MonitorRecord:
     status, reason = "nothing", f"Nothing is decided by {judge}, so there is nothing to monitor."
     if entries:
         status, reason = describe_monitors(entries)
+    elif deployed is None:
+        reason = f"The monitor starts once {judge} is deployed and the audit sample is labelled."
     elif certificates:
         reason = "No drawn task has all its labels yet, so nothing was monitored."
     before = _stored(judge)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import asdict
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.deployment import load_deployment
 from certify_assets.operations.monitoring import MonitorEntry, MonitorRecord, load_monitor
 from certify_assets.reports.figures import interval_band
 from certify_assets.reports.page import (
@@ -27,7 +29,7 @@ from certify_assets.words import WORDS
 _HEADINGS = {
     "alarm": ("failed", "Alarm: labelled tasks speak for an error above the budget"),
     "too_few": ("warn", "No alarm, on too few tasks to say much"),
-    "nothing": ("nothing", "Nothing was monitored"),
+    "nothing": ("nothing", "Nothing to monitor yet"),
     "quiet": ("certified", "No alarm"),
 }
 
@@ -55,6 +57,16 @@ def write_monitor_page(judge: JudgedCorpus) -> str:
         load_monitor(judge), title=f"{judge.corpus}, {judge} judge", home=home
     )
     return store_page(judge.store, judge.key("monitor.html"), page)
+
+
+def draw_deployed(corpus: Corpus) -> None:
+    """Draw the monitor of the deployed judge again where labels were monitored."""
+    deployed = load_deployment(corpus)
+    if deployed is None:
+        return
+    judge = deployed.judge_on(corpus)
+    if corpus.store.exists(judge.key("monitor.json")) and load_monitor(judge).monitors:
+        write_monitor_page(judge)
 
 
 def monitor_markdown(document: MonitorRecord) -> str:

@@ -30,6 +30,8 @@ def test_outcomes_raise_an_alarm_and_are_counted(
     answer = call(f"{words} --json")
     document = answer.json
     assert answer.code == 3 and document["monitor"]["status"] == "alarm"
+    (page,) = tmp_path.rglob("pages/judges/*/one/monitor.html")
+    assert "Alarm: labelled tasks" in page.read_text("utf-8")
     assert (document["added"], document["unknown"]) == (len(rows), 1)
     assert document["uses"] == {"monitor": 40, "labelled": 0, "not_drawn": len(rows) - 40}
     wrong = rows[(rows["decision"] == "reject") & (rows["truth"] == 1)]
