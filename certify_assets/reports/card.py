@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 #: of the bar and the curves: they stand out from white and from black, since a notebook has either
 COLOURS: Final = {"reject": "#3f7fd6", "human": "#8b94a0", "release": "#1f9a8f"}
 _BUDGET = "#c98a1b"
-_WIDTH = 520.0
 
 
 @dataclass(frozen=True)
@@ -56,21 +55,19 @@ def card(sides: Sides, read_as: Sequence[str] = ()) -> str:
 
 def _bar(sides: Sides) -> str:
     """Draw what becomes of runs: failed by the judge, reviewed, passed by the judge."""
-    x, parts = 0.0, []
-    for place, (name, colour) in enumerate(COLOURS.items()):
-        width, at = _WIDTH * sides.shares[name], place * _WIDTH / 3
-        words = f"{WORDS[name]} {percent(sides.shares[name])}"
-        parts += [
-            f'<rect x="{x:.1f}" y="0" width="{width:.1f}" height="22" fill="{colour}"/>',
-            f'<circle cx="{at + 5:.1f}" cy="36" r="5" fill="{colour}"/>',
-            f'<text x="{at + 15:.1f}" y="40" font-size="11" fill="currentColor">{words}</text>',
-        ]
+    x, parts, words = 0.0, [], []
+    for name, colour in COLOURS.items():
+        width = 100 * sides.shares[name]
+        parts.append(f'<rect x="{x:.1f}" width="{width:.1f}" height="1" fill="{colour}"/>')
+        dot = f'<span style="color:{colour}">\N{BLACK CIRCLE}</span>'
+        words.append(f"<span>{dot} {WORDS[name]} {percent(sides.shares[name])}</span>")
         x += width
     # complete in itself: a notebook has none of the pages' styles
     return (
-        '<div style="max-width:100%;overflow-x:auto">'
-        f'<svg viewBox="0 0 {_WIDTH:g} 48" width="{_WIDTH:g}" height="48" role="img" '
-        f'aria-label="What becomes of runs">{"".join(parts)}</svg></div>'
+        '<svg viewBox="0 0 100 1" preserveAspectRatio="none" width="100%" height="22" role="img" '
+        f'aria-label="What becomes of runs">{"".join(parts)}</svg>'
+        '<div style="display:flex;flex-wrap:wrap;column-gap:24px;font-size:12px">'
+        f"{''.join(words)}</div>"
     )
 
 
