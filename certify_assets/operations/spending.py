@@ -168,10 +168,11 @@ class Spending:
         others = f", {number_of(later, 'later certificate')}" if later else ""
         made = number_of(len(self.claims), "recertification")
         both = [f"{100 * max(0.0, 2 * level - 1):.4g} %" for level in (now, ever)]
+        together = f"each is {both[0]}" if now == ever else f"these are {both[0]} and {both[1]}"
         return (
             f"On one side and budget, the first certificate{others} and {made} all hold with "
             f"confidence {100 * now:.4g} %. Including all that the schedule allows later, it is "
-            f"{100 * ever:.4g} %. On both sides together, it is {both[0]} and {both[1]}."
+            f"{100 * ever:.4g} %. On both sides together, {together}."
         )
 
     def total(self) -> str:

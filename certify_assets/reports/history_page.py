@@ -33,20 +33,20 @@ _SHOWN = ("certificates", "side", "budget", "certified", "realised error", "task
 def render_history(history: OperationHistory, *, home: str = "") -> str:
     """Render the page; the same text for the same document."""
     nothing = [] if history.steps else ["Nothing was deployed or recertified yet."]
-    used = Section("Certificates in use", tables=[history_table(history)], notes=nothing)
+    used = Section("Certificates", tables=[history_table(history)], notes=nothing)
     schedule = history.schedule or (
         "No schedule is declared yet: the first later certificate declares one."
     )
     alarms = [
         Remark(
-            f"{item.time[:19]}: {item.judge}, {WORDS[item.side]} at {percent(item.alpha)}, after "
-            f"{counted(item.at, 'labelled task')}"
+            f"{item.time[:16].replace('T', ' ')}: {item.judge}, {WORDS[item.side]} at "
+            f"{percent(item.alpha)}, after {counted(item.at, 'labelled task')}"
         )
         for item in history.alarms
     ]
     return render(
         "page.html",
-        kind="Operation: certificates in use, one after the other",
+        kind="Operation: history of the certificates",
         home=home,
         title=history.corpus,
         banner=_verdict(history),
@@ -82,7 +82,7 @@ def history_markdown(history: OperationHistory) -> str:
 def _verdict(history: OperationHistory) -> Banner:
     spent, declared = history.first_delta + history.spent, history.first_delta + history.promised
     facts = [
-        ("alarms", count(len(history.alarms)), ""),
+        ("alarms so far", count(len(history.alarms)), ""),
         ("δ spent, of what is declared", f"{compact(spent)} of {compact(declared)}", ""),
     ]
     deployed = [step for step in history.steps if step.deployed]
