@@ -293,12 +293,14 @@ def _logged_model(client: Any, run: Any, summary: Summary) -> str:
     from mlflow.entities import LoggedModelOutput
 
     gone = {name for name, value in summary.metrics.items() if value is None}
-    made = [item.model_id for item in (run.outputs.model_outputs if run.outputs else ())]
+    # MLflow returns them in no order
+    made = {item.step: item.model_id for item in (run.outputs.model_outputs if run.outputs else ())}
     if made:
         # a logged model shows a metric that was taken back as 0, so it gets a successor
-        shown = {item.key for item in client.get_logged_model(made[-1]).metrics or ()}
+        last = str(made[max(made)])
+        shown = {item.key for item in client.get_logged_model(last).metrics or ()}
         if not gone & shown:
-            return str(made[-1])
+            return last
     where, name = run.info, summary.name
     model = client.create_logged_model(
         where.experiment_id, name, where.run_id, tags={**_SOURCE, **summary.tags}

@@ -63,9 +63,7 @@ def test_it_tells_what_was_certified_how_often_it_was_wrong_and_what_was_spent(
                 tasks=AUDIT[40 + 20 * (number - 1) : 20 * number + 40],
             ),
         )
-    deploy_by_hand(
-        store, "one", PLAN, key="operations/one/recertifications/2/certificates.json", number=2
-    )
+    deploy_by_hand(store, "one", PLAN, recertification=2, number=2)
     deploy_by_hand(store, "one", PLAN, number=3)
     document = write_history(Corpus(store, "one"))
     assert [step.label for step in document.steps] == [
