@@ -53,3 +53,9 @@ def test_a_label_that_no_run_has_is_refused(tmp_path: Path) -> None:
     text(words(PLAIN, "passed", "pass"))(tmp_path / "a.csv")
     with pytest.raises(InputError, match="'pass' means a success as well"):
         read(tmp_path / "a.csv", success="passed")
+
+
+def test_a_column_without_a_name_is_no_field(tmp_path: Path) -> None:
+    PLAIN.to_csv(tmp_path / "a.csv")
+    found = read(tmp_path / "a.csv").frame
+    assert len(found) == len(PLAIN) and set(found["agent"]) == {"unknown"}

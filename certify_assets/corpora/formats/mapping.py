@@ -90,6 +90,9 @@ def mapped_format(
 
 def _value(record: Record, paths: str) -> tuple[str, Any]:
     """Return the first path that is present, and its value."""
+    # a column without a name is no field
+    if not paths:
+        return paths, None
     if paths in record:
         return paths, record[paths]
     for path in paths.split("|"):
