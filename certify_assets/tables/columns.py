@@ -5,6 +5,7 @@ Libraries read most of the cells refused here as other numbers, as other tasks, 
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 from collections.abc import Callable, Collection, Sequence
@@ -27,7 +28,7 @@ from certify_assets.tables.cells import (
     shown,
 )
 from certify_assets.tables.outcomes import OutcomeColumn
-from certify_assets.tables.reading import Table
+from certify_assets.tables.reading import SHEETS, Table
 from certify_assets.tables.settings import TableSettings
 
 # 1,234 may be a thousand and more, and 1.234 where the numbers next to it have no point
@@ -220,7 +221,9 @@ class ColumnReader:
         """Return the name in each row, and the distinct names; refuse names that break a rule."""
         names, cells = self.table.columns[column], self.table.values(column)
         if set(map(type, cells)) != {str}:
-            names = array_of(cells := each(cells, name_of))
+            # Excel makes dates of names such as 3-1
+            dated = rules is _IDS and self.table.path.suffix.lower() in SHEETS
+            names = array_of(cells := each(cells, _undated if dated else name_of))
         distinct = list(dict.fromkeys(cells))
         if not self._obeys(column, rules, cells, distinct):
             # names that break no further rule
@@ -241,6 +244,11 @@ class ColumnReader:
             f"name in two spellings. Write the same name in both, or {remedy}.",
         )
         return True
+
+
+def _undated(cell: Any) -> str | None:
+    """Return a name as text, or None where the cell is a date."""
+    return None if isinstance(cell, datetime.date | datetime.time) else name_of(cell)
 
 
 def _numbers(cells: Sequence[Any], texts: str) -> Sequence[float | None]:

@@ -37,6 +37,7 @@ _SEPARATORS = {",": "", ";": "semicolons", "\t": "tabs", "|": "bars"}
 # a run may be a field of megabytes
 _FIELD_CHARACTERS = 1 << 27
 _HEAD = 1 << 20
+SHEETS = (".xlsx", ".xlsm")
 #: how text in UTF-16 begins
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 # what stands for bytes that are not UTF-8
@@ -132,6 +133,16 @@ def refuse_repeated(path: Path | str, header: Sequence[str]) -> None:
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
         raise InputError(f"{path} has two columns called {twice!r}; keep one of them.")
+
+
+def refuse_alike(path: Path | str, names: Sequence[str], wanted: Iterable[str]) -> None:
+    """Refuse a table with two columns for one thing, such as score and Score."""
+    for name in wanted:
+        alike = [repr(other) for other in names if _plain(other) == _plain(name)]
+        if len(alike) > 1:
+            raise InputError(
+                f"{path} has {len(alike)} columns for {name}: {', '.join(alike)}. Keep one of them."
+            )
 
 
 def first_line(error: BaseException) -> str:
@@ -304,7 +315,7 @@ _READERS: Mapping[str, Callable[[Path, IO[bytes], AbstractSet[str]], Table]] = {
     **dict.fromkeys((".csv", ".tsv", ".txt"), _read_text),
     **dict.fromkeys((".parquet", ".pq", ".arrow", ".feather"), _read_arrow),
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), _read_json),
-    **dict.fromkeys((".xlsx", ".xlsm"), _read_sheet),
+    **dict.fromkeys(SHEETS, _read_sheet),
 }
 
 
@@ -384,6 +395,16 @@ def find_sheet(path: Path | str, source: IO[bytes], wanted: AbstractSet[str]) ->
     title, (header, rows) = best[0], sheets[best[0]]
     refuse_repeated(path, [name for name in header if name])
     places = [header.index(name) for name in matched(header, wanted).values()]
+    for place in places:
+        after = slice(place + 1, place + 2)
+        filled = not any(header[after]) and any(
+            cells[after] not in ([], [None]) for _, cells in rows
+        )
+        if filled and _merges(source, place):
+            raise InputError(
+                f"{path}: the name {header[place]!r} is merged over two columns with values. "
+                "Give each column its own name, or delete one."
+            )
     empty = [(line, place) for line, cells in rows for place in places if cells[place] is None]
     # programs other than Excel write formulas without a value, which read empty
     written = dict(_sheets(source, values=False)[title][1]) if empty else {}
@@ -394,6 +415,16 @@ def find_sheet(path: Path | str, source: IO[bytes], wanted: AbstractSet[str]) ->
                 "yet; open the workbook, calculate and save it, or save the sheet as CSV."
             )
     return Rows(header, rows, (f"Excel workbook, sheet {title!r}",))
+
+
+def _merges(source: IO[bytes], place: int) -> bool:
+    """Whether a sheet merges a cell of a column with the next one."""
+    from openpyxl.utils import get_column_letter
+
+    merged = rf'mergeCell ref="{get_column_letter(place + 1)}(\d+):[A-Z]+\1"'.encode()
+    with zipfile.ZipFile(source) as archive:
+        parts = [name for name in archive.namelist() if name.startswith("xl/worksheets/")]
+        return any(re.search(merged, archive.read(name)) for name in parts)
 
 
 def _sheets(

@@ -16,7 +16,14 @@ from certify_assets.arrays import Floats, Integers, Objects
 from certify_assets.errors import InputError
 from certify_assets.tables.cells import ScoreScaleError, TableError, likely_column, shown
 from certify_assets.tables.columns import ColumnReader
-from certify_assets.tables.reading import Table, matched, read_table, refuse_repeated, renamed
+from certify_assets.tables.reading import (
+    Table,
+    matched,
+    read_table,
+    refuse_alike,
+    refuse_repeated,
+    renamed,
+)
 from certify_assets.tables.settings import (
     COLUMNS,
     DRAWN_BY,
@@ -396,6 +403,9 @@ def _read(
     # what is decided is written next to every column
     refuse_repeated(table.path, [name for name in table.names if name])
     names = {one: before[one] if before.get(one) in table.columns else usual[one] for one in fields}
+    # a column that is named, as it is written, leaves no doubt
+    usually = [COLUMNS[one] for one, column in names.items() if column == COLUMNS[one]]
+    refuse_alike(table.path, table.names, usually)
     for one, column in reading.columns.items():
         if names.get(one, column) != column:
             raise InputError(

@@ -59,3 +59,9 @@ def test_a_column_without_a_name_is_no_field(tmp_path: Path) -> None:
     PLAIN.to_csv(tmp_path / "a.csv")
     found = read(tmp_path / "a.csv").frame
     assert len(found) == len(PLAIN) and set(found["agent"]) == {"unknown"}
+
+
+def test_two_columns_for_one_field_are_refused(tmp_path: Path) -> None:
+    text(PLAIN.assign(Outcome=1))(tmp_path / "a.csv")
+    with pytest.raises(InputError, match=r"2 columns for outcome: .outcome., .Outcome.\. Keep one"):
+        read(tmp_path / "a.csv")

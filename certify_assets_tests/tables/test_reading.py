@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from openpyxl import Workbook
 
 from certify_assets.errors import InputError
 from certify_assets.tables.cells import TableError
@@ -42,6 +43,19 @@ def cells(column: str, *values: Any, ending: str = "csv") -> tuple[str, Write]:
         {"task_id": ["a-long-name"] * size, "score": 0.5, "outcome": 1, "trajectory_id": IDS[:size]}
     )
     return f"a.{ending}", file_of(frame.assign(**{column: list(values)}))
+
+
+def merged(*rows: list[Any]) -> Write:
+    """A sheet whose second and third cells of the header are one."""
+
+    def write(path: Path) -> None:
+        made = Workbook()
+        for row in rows:
+            made.worksheets[0].append(row)
+        made.worksheets[0].merge_cells("B1:C1")
+        made.save(path)
+
+    return write
 
 
 def raw(data: bytes) -> Write:
@@ -158,6 +172,10 @@ REFUSED: list[tuple[tuple[str, Write], str]] = [
     (("a.csv", lines("task_id,outcome", "t,1")), "no column 'score'; its columns are task_id, out"),
     (("a.csv", lines("task_id,score\tscore,outcome", "t,.5\t.5,1")), "no column 'score'"),
     (("a.csv", lines("task_id,score,score", "t,.1,.2")), "two columns called 'score'; keep one"),
+    (("a.csv", lines("task_id,score,Score", "t,.1,.2")), "2 columns for score: 'score', 'Score'."),
+    (("a.csv", lines("task_id,score,Group,GROUP", "t,.1,a,b")), "2 columns for group: 'Group', 'G"),
+    (("a.jsonl", lines('{"task_id": "t", "score": 1, "outcome": 1, "Outcome": 0}')),
+     "2 columns for outcome: 'outcome', 'Outcome'. Keep one of them"),
     (("a.csv", lines("t\0ask_id,score", "t,.1")), "no column 'task_id'"),
     (("a.csv", lines("task_id;x|score", "t;1|2")), "no column 'score'"),
     (("a.csv", lines("All runs,,,", HEADER, "t,.5,1,a")),
@@ -190,6 +208,10 @@ REFUSED: list[tuple[tuple[str, Write], str]] = [
     (("a.xlsx", book(Runs=PLAIN.head(0))), "a header but no rows"),
     *((cells(column, "=1", "=2", ending="xlsx"), f"line 2, column '{column}': the formula has no v")
       for column in ("task_id", "score", "outcome")),
+    (("a.xlsx", merged(["task_id", "score"], ["t", 0.1, 0.2])),
+     "the name 'score' is merged over two columns with values. Give each"),
+    *((cells(column, pd.Timestamp("2026-03-01"), ending="xlsx"), "is a datetime, not a name. Give")
+      for column in ("task_id", "trajectory_id")),
     (cells("score", "#N/A", 1, ending="xlsx"), "column 'score': '#N/A' is not a number"),
 ]  # fmt: skip
 
@@ -220,6 +242,14 @@ def test_a_table_that_can_be_misread_is_refused(
             for ending in ("jsonl", "parquet", "xlsx")
         ),
         (cells("agent", "a", None, ending="parquet"), "agents", ["a", ""]),
+        (
+            cells("task_id", pd.Timestamp("2026-03-01"), ending="parquet"),
+            "tasks",
+            ["2026-03-01 00:00:00"],
+        ),
+        (("a.csv", lines("task_id,score,Note,note", "a,.1,x,y")), "scores", [0.1]),
+        (("a.xlsx", merged(["task_id", "score"], ["a", 0.1])), "scores", [0.1]),
+        (("a.xlsx", merged(["score", "task_id"], [0.1, "a"])), "scores", [0.1]),
         # what the path says is no column
         (("split=cal.parquet", file_of(PLAIN)), "splits", None),
         (
@@ -244,6 +274,12 @@ def test_a_value_is_read_as_it_is_meant(
     write(tmp_path / file)
     found = getattr(read_score_table(tmp_path / file), column)
     np.testing.assert_array_equal(found, expected)
+
+
+def test_of_two_columns_alike_one_can_be_named(tmp_path: Path) -> None:
+    lines("task_id,score,Score", "t,.1,.2")(path := tmp_path / "a.csv")
+    found = read_score_table(path, ReadingOptions({"score": "Score"}))
+    assert found.scores.tolist() == [0.2]
 
 
 def test_what_was_understood_is_said_once(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from certify_assets.corpora.formats.files import (
 )
 from certify_assets.errors import InputError
 from certify_assets.files import apart_from_0_and_1, parse_json
-from certify_assets.tables.reading import find_sheet, read_delimited, refuse_repeated
+from certify_assets.tables.reading import SHEETS, find_sheet, read_delimited, refuse_repeated
 
 #: bytes of a file that tell its format
 HEAD = 1 << 16
@@ -28,7 +28,6 @@ PARQUET = (".parquet", ".pq")
 LINES = (".jsonl", ".ndjson")
 JSON = (".json", *LINES)
 DELIMITED = (".csv", ".tsv")
-SHEETS = (".xlsx", ".xlsm")
 #: what tracing tools export to
 EXPORTS = (*JSON, *DELIMITED, *PARQUET)
 # an object on a line of its own, and the next

@@ -10,18 +10,10 @@ from typing import Any
 from certify_assets.corpora.formats.base import Drafts, Reading, corpus_format
 from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
 from certify_assets.corpora.formats.mapping import FIELDS, TEXTS, draft_of
-from certify_assets.corpora.formats.records import (
-    DELIMITED,
-    JSON,
-    PARQUET,
-    SHEETS,
-    Opened,
-    begins,
-    opened,
-)
+from certify_assets.corpora.formats.records import DELIMITED, JSON, PARQUET, Opened, begins, opened
 from certify_assets.errors import InputError
 from certify_assets.tables.cells import likely_column
-from certify_assets.tables.reading import matched, renamed
+from certify_assets.tables.reading import SHEETS, matched, refuse_alike, renamed
 
 #: what a column of each field may be called otherwise
 _KINDS = {"task_id": "task", "outcome": "outcome", "text": "text"}
@@ -99,6 +91,7 @@ def _called(
 ) -> dict[str, str]:
     """Return a file's names of the wanted columns; refuse a file without a needed one."""
     called = matched(names, frozenset(columns.values()))
+    refuse_alike(file.name, names, (name for name, column in columns.items() if name == column))
     missing = [name for name in needed if columns[name] not in called]
     if called.keys().isdisjoint(columns[name] for name in TEXTS):
         missing += TEXTS
