@@ -113,8 +113,9 @@ class ColumnReader:
         """Refuse a table that lacks a column; say which column may be meant."""
         names = self.table.names
         remedy = f"Rename one, or name it with --columns {kind}=NAME."
-        # a title, or merged cells above the names of columns
-        if titled := 2 * names.count("") >= len(names) > 1:
+        # a title, or merged cells above the names of columns; a nameless first column is an index
+        blanks = 0 if self.table.columns else names[1:].count("")
+        if titled := 2 * blanks >= len(names) > 1:
             remedy = "Delete the lines above the names of the columns."
         self.problems.append(
             f"{self.table.path} has no column {name!r}; its columns are {self.table.listed}. "

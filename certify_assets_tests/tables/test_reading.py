@@ -180,6 +180,8 @@ REFUSED: list[tuple[tuple[str, Write], str]] = [
     (("a.csv", lines("task_id;x|score", "t;1|2")), "no column 'score'"),
     (("a.csv", lines("All runs,,,", HEADER, "t,.5,1,a")),
      "'task_id'; its columns are All runs. Delete the lines above"),
+    (("a.csv", lines(",value", "0,.5")), "'task_id'; its columns are value. Rename one, or"),
+    (("a.csv", lines("task_id,p,,", "t,.5,,")), "'score'; its columns are task_id, p. Rename one,"),
     (("a.csv", lines(HEADER, "t,.5,1,a", "Total,.5,17,")), r"row 2 \(line 3\)"),
     (("a.csv", lines(HEADER)), "a header but no rows; write one row"),
     (("a.csv", lines("", "  ")), "blank lines only; write a header"),
