@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from pkgutil import iter_modules
 
@@ -41,12 +42,16 @@ __all__ = [
 
 # every module of this folder may register formats; the client of MLflow is for its URLs alone
 for _module in sorted({item.name for item in iter_modules(__path__)} - {"mlflow_server"}):
-    _before = dict(FORMATS)
+    _before, _loaded = dict(FORMATS), set(sys.modules)
     try:
         import_module(f"{__name__}.{_module}")
     except Exception as _error:  # whatever one module raises, the other formats stay
         for _name in FORMATS.keys() - _before:
             del FORMATS[_name]
+        # those that it has loaded are loaded again, with their formats
+        for _name in sys.modules.keys() - _loaded:
+            if _name.startswith(f"{__name__}."):
+                del sys.modules[_name]
         BROKEN[_module] = (
             f"The format module {_module} cannot be imported ({type(_error).__name__}: {_error}). "
             "Correct it."
