@@ -215,7 +215,7 @@ def plan_certified(
 
 
 def _one_a_side(issued: Sequence[Certificate], alpha: float | None) -> dict[str, Certificate]:
-    """Return for each side its first certificate, of the budget `alpha` if there is one."""
+    """Return one certificate of each side: of `alpha` if there is one, of the first procedure."""
     found: dict[str, Certificate] = {}
     for item in sorted(
         issued, key=lambda item: (item.alpha != alpha, EVERY_PROCEDURE.index(item.procedure))
@@ -230,7 +230,7 @@ def _one_a_side(issued: Sequence[Certificate], alpha: float | None) -> dict[str,
 
 
 def _parted(limits: Mapping[str, float]) -> tuple[dict[str, float], float]:
-    """Return thresholds of both sides and the score that separates them."""
+    """Return thresholds of both sides, which meet if these overlap, and the score between them."""
     low, high = limits["release"], limits["reject"]
     if low > high:
         return dict(limits), high

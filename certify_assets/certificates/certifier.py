@@ -245,7 +245,7 @@ def parted(
 
 
 def procedure_settings(procedures: Sequence[str], settings: Mapping[str, Any]) -> list[Settings]:
-    """Return the settings of each procedure that they allow.
+    """Return the settings of each procedure; of several, only those that the settings allow.
 
     With several procedures, one that has no engine is taken without that setting.
     """
@@ -263,7 +263,7 @@ def procedure_settings(procedures: Sequence[str], settings: Mapping[str, Any]) -
 
 
 def _require_draw(given: Evidence, settings: Settings) -> None:
-    """Refuse labels without a draw, or with a draw that does not suit the procedure."""
+    """Refuse labels of a part of the runs that no draw chose, or a draw unfit for the procedure."""
     observations, name = given.table, settings.method.name
     if not settings.method.by_rows:
         sizes = np.bincount(observations.tasks)

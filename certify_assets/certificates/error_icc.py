@@ -58,7 +58,7 @@ def icc_upper(
 ) -> float:
     """One-sided upper bound at 95 % where `confident`, else at 80 % and on a coarse grid.
 
-    It is 1 where the errors are too few to show how they correlate.
+    It is 1 where the errors do not show how they correlate.
     """
     inside = covered > 0
     n, k = covered[inside].astype(np.int64), errors[inside].astype(np.int64)

@@ -1,8 +1,8 @@
 """Findings: what a reader of a certificate should know before relying on it, each with a code.
 
-`SENTENCES` has a sentence for each code. Its fields are figures of the table (rows), of the task
-counts at all thresholds (counts) and at the certified one (at), and of the settings. The functions
-below it say when a finding holds. The assumptions of a procedure are not findings.
+`SENTENCES` has a sentence for each code. Its fields are figures of the table (rows), of the
+settings, and of the task counts: at all thresholds (counts) and at the certified one (at). The
+functions below it say when a finding holds. The assumptions of a procedure are not findings.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ class Observations(OrderedRows):
 
     @cached_property
     def clustered_auroc(self) -> tuple[float, float]:
-        """AUROC and its standard error over tasks (Obuchowski 1997, eq. 4)."""
+        """AUROC and its standard error over tasks (Obuchowski 1997, eq. 4), if it has a pair."""
         scores, outcomes, tasks = self.scored_rows
         right = outcomes == 1
         successes, failures = scores[right], scores[~right]

@@ -148,9 +148,10 @@ def climb(
 
 
 def next_rung(certifier: Certifier, found: CertificateSet, settings: Settings) -> str:
-    """Say what the next stronger promise costs, as one line; empty where no number of tasks helps.
+    """Say what the next stronger promise costs, as one line.
 
-    The next promise is "confident"; with a draw, or where that is reached, "proved".
+    It is empty after the proof, and where no number of tasks helps. The next promise is
+    "confident"; with a draw, or where that is reached, "proved".
     """
     certified = found.certified
     promise = found.certificates[0].promise

@@ -152,9 +152,7 @@ def row_counts(
 
 
 def stop_limit(procedure: str, rows: int, *, alpha: float, level: float, share: float) -> int:
-    """Return the number of errors after which reading may stop, as no wider threshold passes (Lemma
-    2).
-    """
+    """Return the errors after which reading may stop: no wider threshold passes (Lemma 2)."""
     if procedure == "average":
         return math.floor(alpha * rows + 1e-9) - 1
     return path_limits(planned_rows(rows, alpha, level, share), alpha, level).stop

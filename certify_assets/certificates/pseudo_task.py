@@ -4,7 +4,7 @@ With z_g = k_g − α·n_g and independent standard exponentials E, the tail at 
 
     T(s) = P(Σ_g E_g z_g + E* (1 − α) s ≥ 0),
 
-where s is the size of the pseudo-task in covered runs. Its size guards against what the table
+where the pseudo-task has s covered runs, all of them wrong. Its size guards against what the table
 cannot show: p1 = T(R n̄) supposes tasks that are wrong throughout and R times as large as the mean
 covered task. p2 = T(R c n_w) supposes errors that cluster no more than those seen, at the
 size-weighted mean n_w. A threshold passes where p1 ≤ δ/λ, or where p2 ≤ 3δ/4λ and T(R₂ n̄) ≤ .15
@@ -67,8 +67,8 @@ class PseudoTask:
     Attributes
     ----------
     icc : float
-        One-sided 80 % upper bound of the correlation of errors within tasks; 1 where errors are too
-        few.
+        One-sided 80 % upper bound of the correlation of errors within tasks; 1 where they do not
+        show it.
     ratios, clustered : float64 array
         R(θ) of p1 and of p2.
     charges : float64 array

@@ -86,9 +86,7 @@ def _at_most(points: Floats, end: float) -> float:
 
 
 def share_doubt(certificate: Certificate, scores: Floats, tasks: Names) -> str | None:
-    """Say where a certificate decides a larger or smaller share of a table than expected, beyond
-    chance.
-    """
+    """Say where a certificate decides another share of a table than of its own, beyond chance."""
     from scipy.special import stdtrit
 
     scored = np.isfinite(scores)

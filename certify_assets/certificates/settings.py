@@ -35,7 +35,7 @@ BONFERRONI, FIXED = "bonferroni", "fixed"
 
 
 def level_of(multiplicity: str, grid: int, tasks: int, alpha: float, delta: float) -> float:
-    """Return the share of δ at which a tail is tested: δ/|Θ|, or that of a calibrated procedure."""
+    """Return the level of a tail: δ/|Θ|, δ/λ for a calibrated procedure, or the whole δ."""
     if multiplicity == CALIBRATED:
         return delta / level_shares(tasks, alpha, delta)
     return delta / grid if multiplicity == BONFERRONI else delta

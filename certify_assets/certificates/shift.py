@@ -70,8 +70,8 @@ def compare_tasks(
     Notes
     -----
     A task counts once, by the mean over its runs. A mean over fewer runs varies more, so a task of
-    CAL is cut to the number of runs of the median new task. Each test is a permutation test over
-    tasks, exact where tasks are drawn alike, ties included:
+    CAL with more runs than the median new task is cut to as many. Each test is a permutation test
+    over tasks, exact where tasks are drawn alike, ties included:
 
     * order: the sum of the ranks of the new tasks by mean score;
     * a side: the sum of the shares that its threshold decides. The threshold comes from CAL, which

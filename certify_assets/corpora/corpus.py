@@ -210,8 +210,8 @@ class Corpus:
         stored, key = self._load(self.split_key(split)), self.split_key(split)
         if not stored.equals(self.runs_of(split)):
             raise ManifestError(
-                f"{self.store.locate(key)} does not hold the {split} split of the manifest and the "
-                f"trajectories of the corpus; materialize corpora/{split}_split again."
+                f"{self.store.locate(key)} does not hold the {split} split that the manifest and "
+                f"the trajectories give; materialize corpora/{split}_split again."
             )
         return stored
 

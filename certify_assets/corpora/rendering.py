@@ -159,7 +159,7 @@ def _excerpt(text: str, limit: int) -> tuple[str, int]:
 
 
 def _cut_middle(body: str, limit: int) -> tuple[str, int]:
-    """Cut parts from the middle of the steps."""
+    """Cut one piece from the middle of the steps."""
     if len(body) <= limit:
         return body, 0
     room = max(0, limit - len(_note(len(body))) - 2 - len(_INDENT))

@@ -258,7 +258,7 @@ def _fill(tasks: set[str], seed: int, sizes: Mapping[str, int]) -> dict[str, str
 
 
 def _sizes(tasks: int, pinned: int, plan: _Plan) -> dict[str, int]:
-    """Return the size of each split: first the least CAL and pinned tasks, the rest by share."""
+    """Return the size of each split: minimum of CAL and pinned tasks first, the rest by share."""
     shares = {name: float(plan.shares.get(name, 0.0)) for name in SPLITS}
     if not plan.train_rl:
         shares |= {"cal": shares["cal"] + shares["rl"], "rl": 0.0}

@@ -91,7 +91,7 @@ class OutcomeColumn:
         return int(number) if exact in (0, 1) and not self.contrary else None
 
     def _by_itself(self, value: Any) -> int | None:
-        """Return the outcome of a word by itself, unless yes in this column is a failure."""
+        """Return the outcome of a word by itself; not of yes and no, if yes is a failure here."""
         word = str(word_of(value))
         return None if self.contrary and word in (*_YES, *_NO) else _OUTCOMES.get(word)
 

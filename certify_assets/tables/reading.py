@@ -430,7 +430,7 @@ def _merges(source: IO[bytes], place: int) -> bool:
 def _sheets(
     source: IO[bytes], *, values: bool
 ) -> dict[str, tuple[list[str], list[tuple[int, list[Any]]]]]:
-    """Return the header and the rows of all sheets: formulas as their values."""
+    """Return the header and the rows of all sheets: formulas as their values, or as written."""
     from openpyxl import load_workbook
 
     found = {}

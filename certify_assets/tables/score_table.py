@@ -238,7 +238,7 @@ class ScoreTable:
 
     @cached_property
     def named(self) -> bool:
-        """Whether ids, or all columns together, distinguish every row."""
+        """Whether ids, or all columns together, distinguish rows that are otherwise alike."""
         if self.trajectories is not None:
             return True
         alike = len(set(zip(self.tasks.tolist(), self.scores.tolist(), strict=True))) < len(self)

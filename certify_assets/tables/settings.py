@@ -42,7 +42,7 @@ def parse_columns(text: str) -> dict[str, str]:
 
 
 def checked_columns(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return names of columns by their fields; InputError unless each known field is given once."""
+    """Return names of columns by their fields; InputError for an unknown or repeated field."""
     named: dict[str, str] = {}
     for name, column in pairs:
         if name not in COLUMNS or not column or name in named:

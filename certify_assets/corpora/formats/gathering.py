@@ -305,7 +305,7 @@ def _named(draft: Draft, asked: Mapping[tuple[str, ...], set[str]]) -> str:
 
 
 def _merged(words: Mapping[str, set[str]]) -> dict[str, str]:
-    """Return, for each task, the first of the tasks with which it shares instructions."""
+    """Return, for each task, the first of those that shared instructions link to it."""
     groups = {task: {task} for task in words}
     first: dict[str, str] = {}
     for task, found in words.items():

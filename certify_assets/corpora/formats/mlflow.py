@@ -95,7 +95,7 @@ def _is_trace(record: Record) -> bool:
 
 
 def _trace(record: Record) -> tuple[Record, list[Record]]:
-    """Return the assessments and spans of a trace, or of a row of a table."""
+    """Return the facts about a trace, and its spans, from a trace or a row of a table."""
     whole = mapping(parsed(record.get("trace"))) or record
     if "info" in whole:
         return mapping(whole["info"]), objects(inside(whole, "data", "spans"))

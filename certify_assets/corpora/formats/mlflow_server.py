@@ -100,7 +100,7 @@ class MlflowExperiment(AbstractFileSystem):  # type: ignore[misc]
 
 
 def _client(address: str) -> Any:
-    """Return the client of a server, or of an existing database, as MLflow would make one."""
+    """Return the client of a server or an existing database; MLflow would make a missing one."""
     scheme, _, file = address.partition(":///")
     if scheme == "sqlite" and not Path(file.partition("?")[0]).is_file():
         raise InputError(f"there is no database {file}; check the path.")
