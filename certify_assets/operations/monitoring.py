@@ -196,7 +196,7 @@ def _monitor(judge: JudgedCorpus) -> MonitorRecord:
         reason = f"The monitor starts once {judge} is deployed and the audit sample is labelled."
     elif certificates:
         reason = "No drawn task has all its labels yet, so nothing was monitored."
-    before = _stored(judge)
+    before = stored_monitor(judge)
     rewritten = before is not None and _rewritten(before, streams)
     record = MonitorRecord(
         corpus=judge.corpus.name,
@@ -221,8 +221,8 @@ def _rewritten(before: MonitorRecord, streams: Mapping[str, OperationStream]) ->
     return any(changed) or (_REWRITTEN in before.findings and bool(both))
 
 
-def _stored(judge: JudgedCorpus) -> MonitorRecord | None:
-    """Return the document that is stored, whatever is stored next to it now."""
+def stored_monitor(judge: JudgedCorpus) -> MonitorRecord | None:
+    """Return the stored monitor of a judge, also one of earlier labels or decisions, or None."""
     key = judge.key("monitor.json")
     found = judge.store.exists(key)
     return MonitorRecord.from_dict(judge.store.read_json(key)) if found else None
@@ -253,7 +253,7 @@ def monitor_new_labels(corpus: Corpus) -> None:
     if deployed is None or not now.sequence:
         return
     judge = deployed.judge_on(corpus)
-    record = _stored(judge)
+    record = stored_monitor(judge)
     read = record and record.operation and record.operation.labels
     if record is None or read != now or not _is_of_now(record, judge):
         monitor_judge(judge)

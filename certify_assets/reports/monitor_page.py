@@ -8,7 +8,12 @@ from dataclasses import asdict
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.deployment import load_deployment
-from certify_assets.operations.monitoring import MonitorEntry, MonitorRecord, load_monitor
+from certify_assets.operations.monitoring import (
+    MonitorEntry,
+    MonitorRecord,
+    load_monitor,
+    stored_monitor,
+)
 from certify_assets.reports.figures import interval_band
 from certify_assets.reports.page import (
     Banner,
@@ -52,21 +57,26 @@ def render_monitor_page(document: MonitorRecord, *, title: str, home: str = "") 
 
 def write_monitor_page(judge: JudgedCorpus) -> str:
     """Draw the stored monitor of a judge; return where the page is."""
-    home = home_of(judge.key("monitor.html"), judge.corpus.name)
-    page = render_monitor_page(
-        load_monitor(judge), title=f"{judge.corpus}, {judge} judge", home=home
-    )
-    return store_page(judge.store, judge.key("monitor.html"), page)
+    return _write(judge, load_monitor(judge))
 
 
 def draw_deployed(corpus: Corpus) -> None:
-    """Draw the monitor of the deployed judge again where labels were monitored."""
+    """Draw the last monitor of the deployed judge again, if it has read labels."""
     deployed = load_deployment(corpus)
     if deployed is None:
         return
     judge = deployed.judge_on(corpus)
-    if corpus.store.exists(judge.key("monitor.json")) and load_monitor(judge).monitors:
-        write_monitor_page(judge)
+    # `load_monitor` would refuse it: a batch was decided since
+    record = stored_monitor(judge)
+    if record is not None and record.monitors:
+        _write(judge, record)
+
+
+def _write(judge: JudgedCorpus, record: MonitorRecord) -> str:
+    key = judge.key("monitor.html")
+    home = home_of(key, judge.corpus.name)
+    page = render_monitor_page(record, title=f"{judge.corpus}, {judge} judge", home=home)
+    return store_page(judge.store, key, page)
 
 
 def monitor_markdown(document: MonitorRecord) -> str:

@@ -95,6 +95,22 @@ def test_new_runs_are_decided_and_written_out(call: Call, operated: Store, tmp_p
     )
 
 
+def test_runs_are_decided_after_labels_were_monitored(
+    call: Call, operated: Store, tmp_path: Path
+) -> None:
+    call("ops deploy c lexical --audit-rate .5 --draw-seed 5")
+    inbox = operated.local_path("inbox/c")
+    deliver(inbox / "a.jsonl", tasks=20)
+    assert call(f"ops ingest c --decisions {tmp_path}/d.parquet").code == 0
+    rows = pd.read_parquet(tmp_path / "d.parquet").assign(outcome=0)
+    rows[["trajectory_id", "outcome"]].to_csv(tmp_path / "o.csv", index=False)
+    assert call(f"ops outcomes c {tmp_path}/o.csv").code == 0
+    deliver(inbox / "b.jsonl", tasks=20, seed=2)
+    answer = call("ops ingest c --json")
+    assert answer.code == 0 and answer.json["batches"][0]["decided"]
+    assert operated.exists("judges/lexical/c/monitor.html")
+
+
 def test_what_incoming_refuses(call: Call, operated: Store, tmp_path: Path, scores: Path) -> None:
     answer = call(f"ops ingest c {scores}")
     assert answer.code == 2 and "for a table of scores use `certify certificate`" in answer.err
