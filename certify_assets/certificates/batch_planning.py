@@ -106,7 +106,7 @@ def plan_batch(
     alphas : mapping of str to float
         Error budget of each side to plan.
     delta : float
-        Risk limit of all sides together, in equal parts.
+        Risk limit of all sides together; each side that is planned has an equal part.
     history : History, optional
     thresholds : mapping of str to float, optional
         The one threshold of each side. By default sets are chosen by the history, and a side on

@@ -139,7 +139,7 @@ class TraceVerdict(NamedTuple):
 
 
 class VerdictCounts(NamedTuple):
-    """Numbers of assessments logged, of those that existed already, and of missing traces."""
+    """Numbers of assessments logged and of those that existed already, and the missing traces."""
 
     logged: int
     unchanged: int
