@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +47,17 @@ class ScoringConfig:
     # numbers do not depend on it
     workers: int = 0
     shard_rows: int = 64  # least prompts in a share of the work that is kept
+    ray: bool = False  # whether Ray's actors read them
 
     @classmethod
     def suited(cls, judge: LanguageModel) -> ScoringConfig:
         """Return suitable settings for a model and its device."""
         # on a CPU a prompt fills a core, so each has a batch for itself: no padding, and a score
         # that depends on no other prompt
-        return cls(token_budget=65_536) if Hardware.of(judge.model).accelerated else cls(rows=1)
+        ray = os.environ.get("CERTIFY_EXECUTOR") == "ray"
+        if Hardware.of(judge.model).accelerated:
+            return cls(token_budget=65_536, ray=ray)
+        return cls(rows=1, ray=ray)
 
     def batches(self, prompts: Batch) -> list[list[int]]:
         """Put prompts into batches, the longest first, so that memory runs out at the start or
@@ -91,19 +98,22 @@ def score_prompts(
         if progress is not None:
             progress(done + further, len(prompts))
 
+    groups = list(_groups(config.batches(prompts), config.shard_rows))
+    work = [[[prompts[row] for row in batch] for batch in group] for group in groups]
+    places = [shards and shards / f"{_key(identity, batches)}.json" for batches in work]
+    kept = list(map(_kept, places))
+    left = [batches for batches, found in zip(work, kept, strict=True) if found is None]
     with _mapped(judge, config) as mapped:
-        for group in _groups(config.batches(prompts), config.shard_rows):
+        read = iter(mapped(list(chain.from_iterable(left))))
+        for group, place, found in zip(groups, places, kept, strict=True):
             rows = [row for batch in group for row in batch]
-            batches = [[prompts[row] for row in batch] for batch in group]
-            shard = None if shards is None else shards / f"{_key(identity, batches)}.json"
-            found = _kept(shard)
             if found is None:
                 parts: list[NDArray[np.float64]] = []
-                for part in mapped(batches):
+                for part in islice(read, len(group)):
                     parts.append(part)
                     report(sum(map(len, parts)))
                 found = np.concatenate(parts)
-                _keep(shard, found)
+                _keep(place, found)
             values[rows] = found
             done += len(rows)
             report(0)
@@ -143,14 +153,58 @@ def _kept(shard: Path | None) -> NDArray[np.float64] | None:
 def _mapped(
     judge: LanguageModel, config: ScoringConfig
 ) -> Iterator[Callable[[Sequence[Batch]], Iterator[NDArray[np.float64]]]]:
-    """Return a map over batches: one after the other on a device, several at once on a CPU."""
+    """Return a map over batches, in order: by Ray, one at a time on a device, or on CPU threads."""
     reader = VerdictReader.of(judge)
+    if config.ray:
+        yield partial(_ray_map, reader)
+        return
     if reader.hardware.accelerated:
         yield partial(map, reader.read_within_memory)
         return
     # the number of threads of a matrix product may change its last bits: one thread each
     with ThreadPoolExecutor(config.workers or own_cores(), initializer=_one_thread) as pool:
-        yield partial(pool.map, reader.read_within_memory)
+        try:
+            yield partial(pool.map, reader.read_within_memory)
+        finally:
+            # after an error nobody waits for the rest
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _ray_map(reader: VerdictReader, batches: Sequence[Batch]) -> Iterator[NDArray[np.float64]]:
+    """Read batches by actors of Ray Data, each on a core or device of the cluster, in order."""
+    import ray
+
+    ray.data.DataContext.get_current().execution_options.preserve_order = True
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False)
+    accelerated = reader.hardware.accelerated
+    kind = "GPU" if accelerated else "CPU"
+    # the step that asks holds a core itself
+    free = int(ray.available_resources().get(kind, 0))
+    rows = [{"batch": json.dumps([list(prompt.ids) for prompt in batch])} for batch in batches]
+    read = ray.data.from_items(rows).map(
+        _RayReader,
+        fn_constructor_args=(ray.put(reader),),
+        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=max(1, free)),
+        num_cpus=0 if accelerated else 1,
+        num_gpus=1 if accelerated else 0,
+    )
+    for row in read.iter_rows():
+        yield np.array(row["values"], dtype=np.float64).reshape(-1, 2)
+
+
+class _RayReader:
+    """An actor of Ray that holds a model."""
+
+    def __init__(self, kept: Any) -> None:
+        import ray
+
+        _one_thread()
+        self.reader: VerdictReader = ray.get(kept)
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        batch = [Encoded(ids) for ids in json.loads(row["batch"])]
+        return {"values": self.reader.read_within_memory(batch).ravel().tolist()}
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

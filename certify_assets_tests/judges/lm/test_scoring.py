@@ -3,6 +3,7 @@
 The same numbers in any batch, on any thread, after a crash and with little memory.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -196,3 +197,21 @@ def test_a_model_that_changes_its_logits_is_refused(qwen3: LanguageModel) -> Non
     model.config.final_logit_softcapping = 30.0
     with pytest.raises(InputError, match="final_logit_softcapping"):
         score_prompts(models.judge(model), models.prompts(1))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_actors_of_ray_read_the_same_numbers(qwen3: LanguageModel, tmp_path: Path) -> None:
+    ray = pytest.importorskip("ray")
+    prompts, config = models.prompts(20), ScoringConfig(rows=1, shard_rows=5)
+    alone = score_prompts(qwen3, prompts, config=config).score
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        by_ray = replace(config, ray=True)
+        score_prompts(qwen3, prompts[:8], config=by_ray, shards=tmp_path, identity="a")
+        there = set(tmp_path.iterdir())
+        found = score_prompts(qwen3, prompts, config=by_ray, shards=tmp_path, identity="a").score
+    finally:
+        ray.shutdown()
+    assert there and there <= set(tmp_path.iterdir())
+    np.testing.assert_array_equal(found, alone)
