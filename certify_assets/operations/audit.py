@@ -68,8 +68,8 @@ class CertificateAudit(Audit):
         found = audit_certificate(item, *columns(table), delta=delta).to_dict()
         if reading > 1:
             found["reason"] += (
-                f" This is reading {reading} of TEST runs that were read before, so its bound is "
-                f"made at delta {delta:.2g} of {item.delta:g}."
+                f" These TEST runs were read before (this is reading {reading}), so the bound uses "
+                f"δ = {delta:.2g} instead of {item.delta:g}."
             )
         return cls(side=item.side, alpha=item.alpha, **found, resampling=resampled, reading=reading)
 
@@ -129,8 +129,8 @@ def load_audits(judge: JudgedCorpus) -> tuple[list[CertificateAudit], pd.DataFra
     results = results_of(judge.corpus, judge.name, document["ledger"]["sequence"])
     if results[-1:] != [found]:
         raise LedgerError(
-            f"the audits of {judge} on {judge.corpus} are not what their read of TEST gave; "
-            f"materialize judges/{judge}/audit again."
+            f"the stored audits of {judge} on {judge.corpus} differ from what their read of TEST "
+            f"gave. Materialize judges/{judge}/audit again."
         )
     audits = [CertificateAudit(**audit) for audit in document["audits"]]
     return audits, judge.store.read_table(scores)

@@ -64,7 +64,7 @@ class SamplingPlan:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.audit_rate <= 1.0:
-            raise InputError(f"audit_rate is {self.audit_rate!r}; give a share between 0 and 1.")
+            raise InputError(f"audit_rate is {self.audit_rate!r}. Give a share between 0 and 1.")
 
     @property
     def runs_seed(self) -> int:
@@ -99,7 +99,7 @@ class RunsOfTask:
         """Say what is drawn of a task, and what counts once."""
         counts = "every task counts once"
         if self.estimand == RUNS:
-            counts = f"every run counts once, but no task more than {self.most} of them"
+            counts = f"every run counts once, and a task as at most {self.most:,} runs"
         return f"{self.attempts} of a task, drawn by seed {self.seed}; {counts}"
 
     def draw(self, count: int, sha256: str = "") -> Draw:
@@ -169,13 +169,12 @@ REASONS: Final = {
     "tied": "reviewers of a drawn run disagree and neither side has a majority",
     "in_splits": "the task is in the splits of the corpus",
     "changed_run": (
-        "a run came twice under one name with different content, so it is not known which of them "
-        "was labelled"
+        "a run came twice under one name with different content, so it is unclear which was labelled"
     ),
     "drawn_otherwise": (
-        "its runs were drawn by another seed, or for another estimand, than those of the deployment"
+        "its runs were drawn with another seed or estimand than the deployment has"
     ),
-    "other_adapter": "a drawn run was scored by another adapter than the present one",
+    "other_adapter": "a drawn run was scored by another adapter than the current one",
 }
 
 

@@ -38,7 +38,7 @@ from certify_assets.operations.labels import (
     resolve_labels,
 )
 from certify_assets.storage.store import Store
-from certify_assets.words import number_of
+from certify_assets.words import WORDS, number_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,13 +69,13 @@ class FrozenDraw(Document):
 
 def promise_of(plan: BatchPlan, batches: int) -> str:
     """Return which of the two promises a draw makes, and of what."""
-    budgets = " and ".join(f"{100 * item.alpha:g} % ({item.side})" for item in plan.sides)
-    where = f"these {batches} batches together" if batches > 1 else "this batch"
+    budgets = " and ".join(f"{100 * item.alpha:g} % ({WORDS[item.side]})" for item in plan.sides)
+    where = f"these {batches:,} batches together" if batches > 1 else "this batch"
     return (
-        f"batch certificate: the judge is wrong on at most {budgets} of the runs of {where} inside "
-        "a certified threshold. This holds whatever their agents and tasks, with confidence "
-        f"{100 * (1 - plan.delta):.4g} % over the draw alone; runs that were labelled and "
-        "corrected count."
+        f"batch certificate: of the runs of {where} within a certified threshold, the judge is "
+        f"wrong on at most {budgets}. This holds for any agents and tasks, with "
+        f"{100 * (1 - plan.delta):.4g} % confidence over the draw. Runs that were labelled and "
+        "corrected count too."
     )
 
 
@@ -175,25 +175,25 @@ class BatchAudit:
         if not self.overruled:
             return self._standing()
         return (
-            f"{self._standing()} {self.overruled} labels of the draw were replaced by what the "
-            "judge says."
+            f"{self._standing()} Reviewers changed {number_of(self.overruled, 'label')} of the "
+            "draw to the judge's decision."
         )
 
     def _standing(self) -> str:
-        runs = f"{' and '.join(self.record.batches)}: {len(self.runs)} runs"
+        runs = f"{' and '.join(self.record.batches)}: {len(self.runs):,} runs"
         whose = "its" if len(self.record.batches) == 1 else "their"
         if self.closing is None:
             settled = sum(name in self.outcomes for name in self.order)
             tied = sum(name in resolve_labels(self._labels) for name in self.wanted)
-            third = f", {tied} are disputed and need a third reviewer" if tied else ""
+            third = f", {tied:,} are disputed and need a third reviewer" if tied else ""
             return (
-                f"{runs} are provisional; {settled} of {settled + len(self.wanted)} runs of "
-                f"{whose} draw are settled{third} (`certify review queue {self.corpus}`)."
+                f"{runs} are provisional; {settled:,} of {settled + len(self.wanted):,} runs of "
+                f"{whose} draw are labelled{third} (`certify review queue {self.corpus}`)."
             )
         labels = f"{number_of(self.labels_used, 'label')} of {whose} draw"
         if self.state == "to_reviewers":
             return f"{runs} went to reviewers: {labels} certify no threshold."
-        return f"{runs}, {self.decided} of them decided by a certificate of the batch on {labels}."
+        return f"{runs}; a certificate of the batch on {labels} decides {self.decided:,} of them."
 
     def to_dict(self) -> JsonObject:
         """Return what status and metadata show of the audit."""
@@ -266,8 +266,8 @@ def _drawn(store: Store, batch: str, objects: tuple[str, ...], seed: int) -> Bat
     if draw.order != audit.order:
         # it was fixed before any label, and a certificate counts labels in this order
         raise IntegrityError(
-            f"the draw of batch {batch} is not the one that was stored; restore the data root from "
-            "a backup."
+            f"the draw of batch {batch} was changed after it was stored. Restore the data root "
+            "from a backup."
         )
     return draw
 

@@ -155,8 +155,8 @@ def _draw(
 def _budgets(judge: JudgedCorpus, deployed: DeploymentRecord) -> dict[str, float]:
     """Return the budget of each side that a batch may be certified on.
 
-    A deployed side keeps its budget. A side on which the corpus certificate certifies nothing, at
-    any budget, takes that of the other one; a side that could be deployed and is not, none.
+    A deployed side keeps its budget. A side that is not certified at any budget takes the budget of
+    the other side. A side that is certified but not deployed has no budget.
     """
     number = deployed.recertification
     key = (
@@ -241,8 +241,8 @@ class WaitingRuns:
         until = self.since + timedelta(days=config.batch_days)
         names = ", ".join(self.batches)
         return (
-            f"{self.runs} runs of {names} wait for a draw. It is made at {config.batch_runs} runs "
-            f"or on {until:%Y-%m-%d}, whichever is first, or now: `certify ops ingest "
+            f"{self.runs:,} runs of {names} wait for a draw. It is made at {config.batch_runs:,} "
+            f"runs, and on {until:%Y-%m-%d} at the latest. To draw now: `certify ops ingest "
             f"{self.corpus} --draw`."
         )
 

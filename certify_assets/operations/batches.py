@@ -293,7 +293,7 @@ def decided(corpus: Corpus, batch: str) -> Event[BatchRecord]:
 def unknown_batch(corpus: Corpus, batch: str) -> InputError:
     """Return the error of a batch that is not there."""
     known = ", ".join(ready_batches(corpus)[-_SHOWN:]) or "none"
-    return InputError(f"{corpus} has no batch {batch!r}; its last ones are {known}.")
+    return InputError(f"{corpus} has no batch {batch!r}. Its last ones are {known}.")
 
 
 def identities_of(corpus: Corpus, batch: str) -> pd.DataFrame:
@@ -398,7 +398,7 @@ def batch_run(corpus: Corpus, batch: str, name: str) -> Trajectory:
     with runs_file(corpus, batch) as path:
         found = stored_runs(path, {name})
     if name not in found:
-        raise InputError(f"{batch} of {corpus} has no run {name!r}; check the id.")
+        raise InputError(f"{batch} of {corpus} has no run {name!r}. Check the id.")
     return found[name]
 
 

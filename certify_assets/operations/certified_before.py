@@ -208,12 +208,13 @@ def relabelling_finding(judge: JudgedCorpus) -> dict[str, str]:
         table[table["trajectory_id"].isin(relabelled(table, now))] for table in (own, others)
     )
     said = [
-        f"{what}: {len(runs)} ({', '.join(f'{split.upper()} {many}' for split, many in counts)})"
+        f"{what}: {len(runs):,} "
+        f"({', '.join(f'{split.upper()} {many:,}' for split, many in counts)})"
         for what, runs in (("labels changed", changed), ("runs left out", gone))
         if (counts := sorted(Counter(runs["split"]).items()))
     ]
     if tasks := len({*gone["task_id"]} - {*now["task_id"]}):
-        said.append(f"tasks left out: {tasks}")
+        said.append(f"tasks left out: {tasks:,}")
     if not said:
         return {}
     sentence = f"Since these runs were first certified, {'; '.join(said)}."
@@ -283,6 +284,6 @@ def _direction(
         return ""
     agree = sum(int(outcomes[name]) == success for name, success in decided.items())
     return (
-        f" The judge had decided {len(decided)} of the runs with changed labels; {agree} of the "
-        "labels now agree with it."
+        f" The judge had decided {len(decided):,} of the runs with changed labels; {agree:,} of "
+        "these labels now agree with it."
     )

@@ -179,7 +179,9 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
     certificates = [Certificate.from_dict(item) for item in document["certificates"]]
     rows, split = judge.calibration_name, certificates[0].provenance["split"]
     if split != rows:
-        raise StaleCertificateError(f"{whose} are of {split}, and {rows} certifies it now; {again}")
+        raise StaleCertificateError(
+            f"{whose} were made on {split}, and the judge is certified on {rows} now; {again}"
+        )
     require_current(certificates, hashes, whose, again)
     pool = rows_of(load_pool(judge, certificates))
     test = _test_sha256(judge, cal, paid_candidates(judge, adapter), pool)
@@ -190,7 +192,7 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
             judge.store.require_held(item.ledger, f"a certificate of {judge}")
         if item.delta != delta:
             raise StaleCertificateError(
-                f"{whose} were made at δ = {item.delta:g}, and the ledger gives them "
+                f"{whose} were made at δ = {item.delta:g}, and the ledger grants them "
                 f"{'nothing' if delta is None else f'{delta:g}'}; {again}"
             )
     require_recomputed(certificates, cal, pool, whose)
@@ -292,8 +294,8 @@ def certificate_of(
             return item
     issued = sorted({f"{item.alpha:g}" for item in certificates if item.side == side})
     raise InputError(
-        f"there is no {procedure or 'such'} certificate of the {side} side at alpha {alpha:g}; "
-        f"those of {' and '.join(issued) or 'no budget'} were issued."
+        f"there is no {procedure or 'such'} certificate of {WORDS[side]} at α = {alpha:g}. "
+        f"Budgets with a certificate: {' and '.join(issued) or 'none'}."
     )
 
 
@@ -303,7 +305,7 @@ def verify_stored(judge: JudgedCorpus) -> list[str]:
 
     if not np.array_equal(judge.rescored(), judge.calibration[0]["score"], equal_nan=True):
         return [
-            "the stored adapter gives other scores than those certified; materialize "
+            "the stored adapter gives other scores than those certified. Materialize "
             f"judges/{judge}/scores again."
         ]
     documents = judge.store.read_json(judge.key("certificates.json"))["certificates"]
@@ -312,7 +314,7 @@ def verify_stored(judge: JudgedCorpus) -> list[str]:
         if pool is not None and stored_pool(judge) != pool:
             return [
                 f"the pool of the certificates of {judge} on {judge.corpus} is not the one that "
-                f"was stored with its scores; materialize judges/{judge}/certificate again."
+                f"was stored with its scores. Materialize judges/{judge}/certificate again."
             ]
         load_certificates(judge)
     except CertifyError as error:
@@ -345,6 +347,6 @@ def paid_candidates(judge: JudgedCorpus, record: JudgeRecord) -> int:
     if record.candidates < number:
         raise IntegrityError(
             f"the adapter document of {judge} on {judge.corpus} counts {record.candidates} "
-            f"candidates, and the judge has {number}; materialize judges/{judge}/model again."
+            f"candidates, but the judge has {number}. Materialize judges/{judge}/model again."
         )
     return record.candidates * judge.corpus.config.judges_compared

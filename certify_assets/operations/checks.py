@@ -65,8 +65,8 @@ def _readable(check: Callable[[Corpus], Verdict]) -> Callable[[Corpus], Verdict]
 def deployment_stands(corpus: Corpus) -> Verdict:
     """PASS where a judge decides.
 
-    WARN where no judge is deployed, or MLflow has no record of it; ERROR where certificates are
-    stale, the audit failed or an alarm was raised.
+    WARN where no judge is deployed, the deployment has findings, or MLflow has no record of it.
+    ERROR where certificates are stale, the audit failed or an alarm was raised.
     """
     from certify_assets.certificates import Sides
 
@@ -91,7 +91,7 @@ def deployment_stands(corpus: Corpus) -> Verdict:
 def batches_certified(corpus: Corpus) -> Verdict:
     """PASS where no batch is provisional.
 
-    WARN while runs of its draw wait for labels; ERROR where an audit is not the one that was drawn.
+    WARN while a batch waits for labels of its draw; ERROR where a stored draw was changed.
     """
     (audits, faults), later = batch_audits(corpus), waiting_runs(corpus)
     if faults:
@@ -107,8 +107,7 @@ def batches_certified(corpus: Corpus) -> Verdict:
 def no_alarm(corpus: Corpus) -> Verdict:
     """PASS; ERROR on an alarm.
 
-    WARN where a judge is deployed and nothing is labelled, or too few tasks are covered for silence
-    to mean much.
+    WARN where a judge is deployed and nothing is labelled, or too few tasks are decided to tell.
     """
     record = load_deployment(corpus)
     if record is None:
@@ -126,22 +125,20 @@ def delta_left(corpus: Corpus) -> Verdict:
     """
     spending = deployed_spending(corpus)
     if spending.schedule is None:
-        return Verdict(
-            "PASS", "nothing was spent: the first later certificate declares the schedule."
-        )
+        return Verdict("PASS", "nothing was spent: the next certificate declares the schedule.")
     share, first = spending.next_share(), spending.schedule.share(1)
     sentence = (
         f"{spending.later} later certificates and recertifications spent {spending.spent:.4g} of "
-        f"{spending.promised:.4g}, and the first one {DELTA:g}; the next gets {share:.4g}."
+        f"δ = {spending.promised:.4g}, the first certificate {DELTA:g}. The next gets {share:.4g}."
     )
     return Verdict("WARN" if share < _LITTLE * first else "PASS", sentence)
 
 
 @_readable
 def audit_sample_complete(corpus: Corpus) -> Verdict:
-    """PASS; WARN where more than a twentieth of the drawn tasks that could count are open or tied.
+    """PASS; WARN where more than 5 % of the drawn tasks that could count are open or tied.
 
-    ERROR from a half.
+    WARN too where no drawn task counts yet. ERROR above 50 %.
     """
     record = load_deployment(corpus)
     if record is None:
@@ -149,20 +146,20 @@ def audit_sample_complete(corpus: Corpus) -> Verdict:
     plan = plan_recertification(record.judge_on(corpus))
     counted, share = plan.counted, plan.counted.open_share
     sentence = (
-        f"{len(counted.tasks)} of {counted.drawn} drawn tasks count, {len(plan.new_tasks)} of them "
-        f"new; {100 * share:.0f} % are open or tied"
+        f"{len(counted.tasks):,} of {counted.drawn:,} drawn tasks count, "
+        f"{len(plan.new_tasks):,} of them new; {100 * share:.0f} % are open or tied"
     )
     if share > OPEN_SHARE:
         return Verdict(
             "ERROR" if share > _HALF else "WARN",
-            f"{sentence}: whether a task gets complete must not depend on its outcomes.",
+            f"{sentence}. Label them: which tasks are complete must not depend on outcomes.",
         )
     return Verdict("PASS" if counted.tasks else "WARN", f"{sentence}.")
 
 
 @_readable
 def not_expired(corpus: Corpus) -> Verdict:
-    """PASS; WARN from four fifths of the age at which certificates expire; ERROR beyond it."""
+    """PASS; WARN above 80 % of the age at which certificates expire; ERROR above that age."""
     record, days = load_deployment(corpus), read_notifications(corpus.store).certificate_days
     if record is None:
         return Verdict("PASS", NOTHING_DEPLOYED)

@@ -228,7 +228,7 @@ def labelled_rows(corpus: Corpus, split: str) -> pd.DataFrame:
     """Return the labelled trajectories of a split other than TEST."""
     if split == "test":
         raise InputError(
-            "outcomes of TEST are read by an audit, through the ledger; compare on rl or cal."
+            "only an audit reads outcomes of TEST, through the ledger. Compare on rl or cal."
         )
     frame = corpus.split(split)
     return frame[frame["outcome"].notna()].reset_index(drop=True)
@@ -408,7 +408,7 @@ def _difference(one: _Scored, other: _Scored) -> JsonObject:
             low, high = percentile_interval(first - second)
     verdict = "level"
     if np.array_equal(mine.scores, theirs.scores, equal_nan=True):
-        verdict, sentence = "same", f"{name} gives every CAL row the score of {against}."
+        verdict, sentence = "same", f"{name} gives every CAL row the same score as {against}."
     elif value is None:
         verdict = "unknown"
         sentence = (
@@ -499,8 +499,8 @@ def _coverage_findings(rows: Sequence[ComparedJudge]) -> Iterator[tuple[str, str
         words = "no more than" if coverage == least else "less than"
         yield (
             "coverage_not_above_floor",
-            f"{row.judge} certifies {words} the lexical floor: reject coverage {coverage:.3f} "
-            f"against {least:.3f} at 0.1.",
+            f"{row.judge} certifies {words} the lexical floor: auto-fail coverage {coverage:.3f} "
+            f"against {least:.3f} at α = 0.1.",
         )
 
 
@@ -509,19 +509,19 @@ def _limits(row: ComparedJudge) -> Iterator[tuple[str, str]]:
     if row.certified_on and row.certified_on["split"] == HALF_B:
         yield (
             "half_of_cal",
-            f"{row.judge} is certified and compared on half B of CAL alone: "
-            f"{row.rows - row.unscored} of {row.rows} labelled rows. Half A let its pseudo-labels "
-            "through.",
+            f"{row.judge} is certified and compared on half B of CAL: "
+            f"{row.rows - row.unscored:,} of {row.rows:,} labelled rows. Half A chose its "
+            "pseudo-labels.",
         )
     elif row.unscored:
         yield (
             "unscored",
-            f"{row.judge} left {row.unscored} of {row.rows} labelled CAL rows unscored; its "
+            f"{row.judge} left {row.unscored:,} of {row.rows:,} labelled CAL rows unscored; its "
             "figures are of the others.",
         )
     if row.candidates > 1:
         yield (
             "chosen_on_cal",
-            f"{row.judge} was chosen among {row.candidates} candidates on CAL: its certificates "
-            "pay for that, its AUROC on CAL does not.",
+            f"{row.judge} was chosen among {row.candidates} candidates on CAL. Its certificates "
+            "account for that; its AUROC on CAL does not.",
         )

@@ -39,7 +39,7 @@ from certify_assets.documents import Document
 from certify_assets.judges.task_folds import score_unseen, training_tasks
 from certify_assets.operations.batches import BatchRecord, batch_names, decided
 from certify_assets.operations.decisions import decisions_of
-from certify_assets.words import percent
+from certify_assets.words import WORDS, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,31 +98,31 @@ class Coverage:
         """
         fate = expected or "Reviewers decide them."
         if seen := Counter(name for name in self.splits.tolist() if name):
-            text = ", ".join(f"{number} of {name.upper()}" for name, number in sorted(seen.items()))
+            text = ", ".join(f"{seen[name]:,} of {name.upper()}" for name in sorted(seen))
             yield (
                 "seen_tasks",
-                f"{sum(seen.values())} runs are of tasks of the splits ({text}), and the corpus "
+                f"{sum(seen.values()):,} runs are of tasks of the splits ({text}), but the corpus "
                 f"certificate is about new tasks. {fate}",
             )
         if trained := int((self.reasons == "trained_task").sum()):
             yield (
                 "trained_tasks",
-                f"{trained} runs are of tasks that the judge was trained on. {self.unscored} "
+                f"{trained:,} runs are of tasks that the judge was trained on. {self.unscored} "
                 "Reviewers decide them.",
             )
         if self.new_agents:
             rows = int(agents.isin(self.new_agents).sum())
             yield (
                 "new_agents",
-                f"{rows} runs are of agents that CAL lacks ({_shown(self.new_agents)}; CAL has "
+                f"{rows:,} runs are of agents that CAL lacks ({_shown(self.new_agents)}; CAL has "
                 f"{_shown(self.known_agents)}). {fate}",
             )
         if self.changed_agents:
             rows = int(agents.isin(self.changed_agents).sum())
             yield (
                 "changed_agents",
-                f"{rows} runs are of agents of CAL whose scores are different now "
-                f"({_shown(self.changed_agents)}), as those of another version are. {fate}",
+                f"{rows:,} runs are of agents of CAL whose scores have changed "
+                f"({_shown(self.changed_agents)}), perhaps because the agent has. {fate}",
             )
         for sentence in self.shifts:
             yield "shifted", f"{sentence} {expected or 'Reviewers decide its runs.'}"
@@ -293,7 +293,7 @@ def _tests(cal: pd.DataFrame, group: _Group, used: Sequence[Certificate]) -> lis
 
 def _sentence(group: _Group, test: TaskTest) -> str:
     """Say how covered runs differ from CAL, and which earlier batches do."""
-    where = f"{group.tasks} new tasks"
+    where = f"{group.tasks:,} new tasks"
     if test.name == "order":
         what = (
             f"The scores of {where} differ from those of CAL: the median task has "
@@ -301,15 +301,17 @@ def _sentence(group: _Group, test: TaskTest) -> str:
         )
     else:
         what = (
-            f"The {test.name} threshold decides {percent(test.batch)} of the runs of {where}, and "
-            f"{percent(test.calibration)} of those of CAL"
+            f"The {WORDS[test.name]} threshold decides {percent(test.batch)} of the runs of "
+            f"{where}, and {percent(test.calibration)} of those of CAL"
         )
-    said = f"{what} (p {test.p_value:.1g}). So the corpus certificate decides none of this batch."
+    said = (
+        f"{what} (p = {test.p_value:.1g}). So the corpus certificate decides no run of this batch."
+    )
     if others := group.batches[:-1]:
         shown = ", ".join(others[-_SHOWN_BATCHES:])
         shown += ", …" if len(others) > _SHOWN_BATCHES else ""
         said += (
-            f" Its decisions of {len(others)} earlier batches ({shown}) stay; have some of their "
+            f" Its decisions on {len(others):,} earlier batches ({shown}) stay. Have some of their "
             "runs labelled."
         )
     return said
@@ -322,10 +324,10 @@ def _too_few(cal: pd.DataFrame, group: _Group) -> str:
         )
     else:
         few = (
-            f"There are {group.tasks} new tasks so far, and {LEAST_NEW_TASKS} are needed to "
+            f"There are {group.tasks:,} new tasks so far, and {LEAST_NEW_TASKS} are needed to "
             "compare them with CAL."
         )
-    return f"{few} So runs unlike those of CAL are decided too."
+    return f"{few} Until then, runs unlike those of CAL are decided too."
 
 
 def _groups(

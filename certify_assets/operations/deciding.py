@@ -44,6 +44,7 @@ from certify_assets.operations.coverage import Coverage, compare_batch, cover
 from certify_assets.operations.decisions import DECISION_COLUMNS, NOT_COVERED, PROVISIONAL
 from certify_assets.operations.deployment import Deployment, open_deployment
 from certify_assets.operations.monitoring import monitor_new_labels
+from certify_assets.words import WORDS
 from certify_assets.work import Report, silent
 
 if TYPE_CHECKING:
@@ -121,8 +122,8 @@ def _still(then: Deployment) -> Deployment:
     now = _deployment(then.corpus)
     if now.record is not None and now.record.number != then.record.number:
         raise ChangedInputError(
-            f"another judge was deployed on {then.corpus} while this batch was scored, which "
-            "therefore waits; run this again."
+            f"another judge was deployed on {then.corpus} while this batch was scored. The batch "
+            "is not decided yet; run this again."
         )
     return then if now.refusal is None else then.refused(now.refusal)
 
@@ -178,7 +179,7 @@ def _in_shares(
     adapter = deployment.record.adapter_sha256
     if judge.artifact.adapter_sha256 != adapter:
         raise StaleCertificateError(
-            f"the adapter of {judge} on {judge.corpus} is not the deployed one; deploy it again."
+            f"the adapter of {judge} on {judge.corpus} is not the deployed one. Deploy it again."
         )
     if judge.spec.hosted:
         # it keeps every answer by itself, and its bill covers all of them
@@ -202,7 +203,7 @@ def _require_scale(deployment: Deployment, table: pd.DataFrame) -> None:
         if fault is not None and fault.sure:
             raise StaleCertificateError(
                 "the scores of the batch are not on the scale on which "
-                f"{deployment.judge} was certified: {fault.reason}; score and certify the corpus "
+                f"{deployment.judge} was certified: {fault.reason}. Score and certify the corpus "
                 "again."
             )
 
@@ -314,10 +315,10 @@ def _promise(used: Sequence[Certificate], coverage: Coverage) -> str:
     covered = int(coverage.by_corpus.sum())
     if not used or not covered:
         return ""
-    sides = " and ".join(f"{budget_words(item)} ({item.side})" for item in used)
+    sides = " and ".join(f"{budget_words(item)} ({WORDS[item.side]})" for item in used)
     return (
-        f"corpus certificate, of {covered} runs: {sides}, where runs are like those of CAL, agents "
-        "included."
+        f"corpus certificate, of {covered:,} runs: {sides}, if the runs and their agents are like "
+        "those of CAL."
     )
 
 
@@ -336,7 +337,7 @@ def _findings(
         left = coverage.provisional | (coverage.by_corpus & (not used))
         left &= frame["reason"].isin([*NOT_COVERED, *REFUSALS]).to_numpy(bool)
         if left.any() and not (frame["decision"] == PROVISIONAL).any():
-            yield "not_drawn", f"Reviewers get the {int(left.sum())} runs that are not covered."
+            yield "not_drawn", f"Reviewers get the {int(left.sum()):,} runs that are not covered."
     plan = None if deployment.record is None else deployment.record.sampling
     if plan is not None and not plan.audit_rate:
         yield (
@@ -346,6 +347,6 @@ def _findings(
     if outcomes:
         yield (
             "outcomes_left_out",
-            f"{outcomes} runs came with an outcome, which is not kept: who delivers a run does "
-            "not label it.",
+            f"{outcomes:,} runs came with an outcome, which is not kept: labels come from "
+            "reviewers, not with the delivery.",
         )

@@ -67,7 +67,7 @@ def export_decisions(
     if not ours:
         raise InputError(
             f"{corpus} has no decision to write: the ids of its runs, such as {final[0].run!r}, "
-            f"are none of {tool}'s."
+            f"do not come from {tool}."
         )
     parts = [*_requests(ours)] if tool == "langfuse" else [_feedback(ours)]
     others = (path.with_name(f"{path.stem}-{n}{path.suffix}") for n in range(2, 1 + len(parts)))
@@ -77,7 +77,7 @@ def export_decisions(
             write_atomic(file, part)
         except OSError as error:
             raise InputError(
-                f"{file} cannot be written ({error.strerror}); choose another place."
+                f"{file} cannot be written ({error.strerror}). Choose another path."
             ) from None
     foreign = len(final) - len(ours)
     return ExportedDecisions(
@@ -114,13 +114,13 @@ def _decided(corpus: Corpus, batch: str) -> tuple[list[_Decision], int]:
     known = batch_names(corpus)
     if batch and batch not in known:
         raise InputError(
-            f"{corpus} has no decided batch {batch!r}; it has {', '.join(known) or 'none'}."
+            f"{corpus} has no decided batch {batch!r}. It has {', '.join(known) or 'none'}."
         )
     # of a run that came again the later decision
     found = {item.run: item for name in known if batch in ("", name) for item in _of(corpus, name)}
     final = [item for item in found.values() if item.decision != PROVISIONAL]
     if not final:
-        raise InputError(f"{corpus} has no decision to export: nothing is decided finally.")
+        raise InputError(f"{corpus} has no decision to export: all of its runs are provisional.")
     return final, len(found) - len(final)
 
 

@@ -45,6 +45,7 @@ from certify_assets.operations.recertification_record import (
 )
 from certify_assets.storage.events import head_text
 from certify_assets.storage.tracking import Record, Tracker, without_credentials
+from certify_assets.words import WORDS
 
 #: share of the drawn tasks that may be open or tied in a recertification that decides
 MOST_OPEN: Final = 0.5
@@ -162,8 +163,7 @@ def promote(
     if not sides:
         raise GateClosedError(
             f"recertification {document.number} of {corpus} certifies nothing at the budgets in "
-            "use, or on average alone, which decides only with deploy_average. The deployment "
-            "stays."
+            "use, or only on average, which needs deploy_average. The current deployment stays."
         )
     require_sound(document, sides)
     if now is not None and now.adapter_sha256 == document.adapter_sha256:
@@ -208,8 +208,8 @@ def require_sound(document: RecertificationRecord, sides: Sequence[CertifiedSide
     for side in sides:
         if side.audit_sample and side.audit_sample.get("verdict") == "ERROR":
             raise GateClosedError(
-                f"{name}: on the audit sample alone its {side.side} side at {side.alpha:g} fails "
-                f"({side.audit_sample['reason']}) The runs are no longer those of CAL."
+                f"{name}: {WORDS[side.side]} at {side.alpha:g} fails on the audit sample "
+                f"({side.audit_sample['reason']}) The new runs are unlike those of CAL."
             )
 
 
@@ -229,14 +229,14 @@ def _choose(
     lacking = [item for item in found if not item.certified and isinstance(alpha, Mapping)]
     for item in lacking:
         raise GateClosedError(
-            f"{whose} is not deployed: its {item.side} side is not certified at {item.alpha:g}. "
+            f"{whose} is not deployed: {WORDS[item.side]} is not certified at {item.alpha:g}. "
             "Give another budget."
         )
     if not chosen:
         at = "" if alpha is None else f" at {alpha}"
         raise GateClosedError(
-            f"{whose} is not deployed: nothing is certified{at}, or on average alone, which "
-            "decides only with deploy_average. Its page says more."
+            f"{whose} is not deployed: nothing is certified{at}, or only on average, which needs "
+            "deploy_average. Its page says more."
         )
     return sorted(chosen, key=lambda item: SIDES.index(item.side))
 
@@ -251,8 +251,8 @@ def _unpaid_choice(judge: JudgedCorpus) -> str:
         return ""
     return (
         f"{len(rivals)} judges have certificates on the calibration split of {corpus} "
-        f"({', '.join(sorted(rivals))}), which pay for {paid}. The judge named before them is "
-        f"{certified.named}. If {judge} is taken for its better certificate, its confidence is "
+        f"({', '.join(sorted(rivals))}), but δ was divided by {paid}. The judge named beforehand "
+        f"is {certified.named}. If {judge} is chosen for its better certificate, its confidence is "
         "lower than stated."
     )
 
@@ -269,27 +269,27 @@ def _findings(
     resplit = (
         f"The runs of {corpus} were certified under {splits.number} splits, first as "
         f"{splits.first}. The best of several splits has less confidence than its certificate "
-        "states, and TEST may have shown tasks that calibrate it."
+        "states, and an earlier TEST may have shown tasks that calibrate now."
     )
     choice = _unpaid_choice(judge)
     objections = (
         (
             RESPLIT_ACCEPTED,
             "" if splits.current_first else resplit,
-            "Deploy the first, take new tasks, or accept this with --accept-resplit.",
+            "Deploy under the first split, take new tasks, or accept this with --accept-resplit.",
         ),
         (
             CHOSEN,
             choice,
-            "Deploy the named one, or accept this with --accept-choice. For later corpora name the "
-            "judge (--set judge=NAME), or how many are compared (--set judges_compared=N), at the "
-            "import.",
+            "Deploy the named judge, or accept this with --accept-choice. When you import a "
+            "corpus, name the judge (--set judge=NAME) or the number that you compare (--set "
+            "judges_compared=N).",
         ),
         (
             RELABELLING_ACCEPTED,
             " ".join(item["message"] for item in changed),
-            "If the change was made without a look at the judge's decisions, accept it with "
-            "--accept-relabelled; else restore the earlier runs and labels.",
+            "If the change was made without knowing the judge's decisions, accept it with "
+            "--accept-relabelled. Otherwise restore the earlier runs and labels.",
         ),
     )
     for code, said, remedy in objections:

@@ -185,7 +185,7 @@ def open_deployment(corpus: Corpus) -> Deployment:
         record = load_deployment(corpus)
         if record is None:
             text = (
-                f"no judge is deployed on {corpus}; deploy one with `certify ops deploy {corpus} "
+                f"no judge is deployed on {corpus}. Deploy one with `certify ops deploy {corpus} "
                 "JUDGE`."
             )
             return Deployment(corpus, refusal=Refusal("not_deployed", text))
@@ -206,8 +206,8 @@ def corrected_labels(judge: JudgedCorpus) -> str:
         return ""
     splits = " and ".join(split.upper() for split in judge.calibration_splits)
     return (
-        f"{len(other)} runs of {splits}, such as {other[0]!r}, have other labels than when {judge} "
-        f"was certified on {corpus}. Certify and audit it again, then deploy it with "
+        f"{len(other):,} runs of {splits}, such as {other[0]!r}, have other labels than when "
+        f"{judge} was certified on {corpus}. Certify and audit it again, then deploy it with "
         "--accept-relabelled."
     )
 
@@ -297,7 +297,7 @@ def certificates_of(corpus: Corpus, record: Deployed) -> tuple[Certificate, ...]
         )
         if stale:
             raise StaleCertificateError(
-                f"it was deployed with another {stale.removesuffix('_sha256')} than its files have."
+                f"its {stale.removesuffix('_sha256')} changed after it was deployed."
             )
         return kept_certificates(corpus, record)
     except CertifyError as error:
@@ -318,8 +318,8 @@ def judge_fingerprint(judge: JudgedCorpus) -> dict[str, str]:
     _, hashes, record = judge.calibration
     if judge.maker.fingerprint(judge, record) != record.adapter_sha256:
         raise StaleCertificateError(
-            f"the files of the adapter of {judge} on {judge.corpus} are not those of its document; "
-            f"restore them, or materialize judges/{judge}/model again."
+            f"the adapter files of {judge} on {judge.corpus} do not fit their document. Restore "
+            f"them, or materialize judges/{judge}/model again."
         )
     prompt = judge.maker.prompt_sha256(judge, record)
     grid = judge.corpus.config.thresholds(PROCEDURES[0])
@@ -347,8 +347,8 @@ def deployment_fault(
     alarm = raised.content
     return Refusal(
         "alarm",
-        f"the monitor raised an alarm for the {alarm.side} side at {alarm.alpha:g} after "
-        f"{alarm.at} tasks ({raised.time}). The error is above the budget. Recertify, or deploy "
+        f"the monitor raised an alarm for {WORDS[alarm.side]} at {alarm.alpha:g} after "
+        f"{alarm.at:,} tasks ({raised.time}). The error is above the budget. Recertify, or deploy "
         "another judge.",
     )
 
@@ -359,8 +359,8 @@ def _audit_fault(judge: JudgedCorpus, certificates: Sequence[Certificate], *, ow
     # TEST was read, so the audit of their side and budget counts.
     if not judge.store.exists(judge.key("audits.json")):
         return (
-            f"the certificates of {judge} on {judge.corpus} were never read on TEST; materialize "
-            f"judges/{judge}/audit."
+            f"the certificates of {judge} on {judge.corpus} were never audited on TEST. "
+            f"Materialize judges/{judge}/audit."
         )
     registrations = {str(item.provenance.get("registration", "")) for item in certificates}
     try:
@@ -386,12 +386,12 @@ def _audit_fault(judge: JudgedCorpus, certificates: Sequence[Certificate], *, ow
         ]
         if not found:
             return (
-                f"the {item.side} certificate of {judge} at {item.alpha:g} was not audited on "
-                f"TEST; materialize judges/{judge}/audit."
+                f"the {WORDS[item.side]} certificate of {judge} at {item.alpha:g} was not audited "
+                f"on TEST. Materialize judges/{judge}/audit."
             )
         if failed := next((audit for audit in found if audit.verdict == "ERROR"), None):
             return (
-                f"the audit of {judge} on {judge.corpus} failed, {item.side} at {item.alpha:g}: "
-                f"{failed.reason}"
+                f"the audit of {judge} on {judge.corpus} failed, {WORDS[item.side]} at "
+                f"{item.alpha:g}: {failed.reason}"
             )
     return ""

@@ -89,7 +89,7 @@ def export_studio(path: Path, corpus: Corpus, queue: Queue) -> None:
     docs/review.md has the interface.
     """
     if path.suffix.lower() != ".json":
-        raise InputError(f"{path} does not end in .json; Label Studio imports tasks from JSON.")
+        raise InputError(f"{path} does not end in .json. Label Studio imports tasks from JSON.")
     texts = dict(_texts(corpus, queue.frame))
     tasks = [
         {"data": {**data, "run": texts[data["trajectory_id"]]}}
@@ -166,7 +166,7 @@ def _table_rows(path: Path, reviewer: str | None) -> tuple[list[_Row], tuple[str
     if missing := [name for name in ("trajectory_id", "outcome") if name not in columns]:
         raise InputError(
             f"{path} has no column {' and no column '.join(map(repr, missing))} (it has "
-            f"{table.listed}); give trajectory_id and outcome."
+            f"{table.listed}). Give trajectory_id and outcome."
         )
     digest, rows = sha256_file(path), []
     for index, outcome in enumerate(columns["outcome"]):
@@ -196,13 +196,14 @@ def _studio_rows(path: Path, reviewer: str | None) -> list[_Row]:
                 rows.append(_Row(where, f"label_studio:{token}", **names, **found))
     except (AttributeError, KeyError, TypeError):
         raise InputError(
-            f"{path}, task {number} is not of an export of Label Studio. Export the project as "
+            f"{path}, task {number} is not from an export of Label Studio. Export the project as "
             "JSON, not as JSON-MIN."
         ) from None
     many = len({row.reviewer for row in rows})
     if reviewer is not None and many > 1:
         raise InputError(
-            f"{path} has labels of {many} annotators; leave the reviewer out, their ids name them."
+            f"{path} has labels of {many} annotators, who are named by their ids. Leave out "
+            "--reviewer."
         )
     return rows if reviewer is None else [replace(row, reviewer=reviewer) for row in rows]
 
@@ -223,8 +224,7 @@ def _annotated(one: Mapping[str, Any], where: str) -> dict[str, Any]:
     ]
     if len(choices) > 1:
         raise InputError(
-            f"{where}, choices: {len(choices)} choices where one is asked for; keep success or "
-            "failure."
+            f"{where}, choices: {len(choices)} choices, but one is needed. Keep success or failure."
         )
     texts = [item["value"]["text"] for item in results if item.get("type") == "textarea"]
     return {
@@ -254,8 +254,8 @@ def _checked(
             own = sorted(tasks.get(row.trajectory_id, ()))
             if own and row.task_id.strip() and not shared_names([row.task_id], own):
                 raise InputError(
-                    f"column task_id: {run!r} is no run of task {row.task_id[:120]!r}; its columns "
-                    "were edited apart from each other, so export the queue again."
+                    f"column task_id: {run!r} is not a run of task {row.task_id[:120]!r}. Columns "
+                    "were edited separately; export the queue again."
                 )
             if outcome is None:
                 sentence, options = outcomes.problem(row.outcome)
@@ -266,13 +266,13 @@ def _checked(
             who = said.reviewer
             if (first := places.setdefault((row.trajectory_id, who), row.where)) != row.where:
                 raise InputError(
-                    f"column trajectory_id: {who} labels {run!r} a second time (first in {first}); "
-                    "keep one of the two."
+                    f"column trajectory_id: {who} labels {run!r} a second time (first in {first}). "
+                    "Keep one of the two."
                 )
             if (owner := stored.get(row.token, who)) != who:
                 raise InputError(
-                    f"column reviewer: the file was imported before as the labels of {owner}; one "
-                    f"file cannot be the labels of {who} too."
+                    f"column reviewer: the file was imported before as the labels of {owner}. It "
+                    f"cannot be imported as the labels of {who} too."
                 )
             known[who] = None
             found.append((said, outcome))
@@ -289,11 +289,10 @@ def _checked(
 def _named(row: _Row, tasks: Collection[str], known: Iterable[str]) -> _Row:
     """Return a row of a decided run with its reviewer as stored before."""
     if not row.trajectory_id.strip():
-        raise InputError("column trajectory_id is empty; name the run that the label is of.")
+        raise InputError("column trajectory_id is empty. Name the labelled run.")
     if not row.reviewer.strip():
         raise InputError(
-            "column reviewer is empty; fill it in, or say whose labels they are with --reviewer "
-            "NAME."
+            "column reviewer is empty. Fill it in, or name the reviewer with --reviewer NAME."
         )
     column = "reviewer"
     try:
@@ -304,7 +303,7 @@ def _named(row: _Row, tasks: Collection[str], known: Iterable[str]) -> _Row:
         raise InputError(f"column {column}: {error}") from None
     if row.trajectory_id not in tasks:
         raise InputError(
-            f"column trajectory_id: {row.trajectory_id[:120]!r} is in no decided batch; check the "
+            f"column trajectory_id: {row.trajectory_id[:120]!r} is in no decided batch. Check the "
             "id, or decide its batch first."
         )
     return replace(row, reviewer=who, comment=comment)

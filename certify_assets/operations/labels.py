@@ -115,8 +115,8 @@ def reviewer_name(given: str, known: Iterable[str]) -> str:
     name = " ".join(unicodedata.normalize("NFKC", given).split())
     if not name or len(name) > _MOST_NAME or not name.isprintable():
         raise InputError(
-            f"the reviewer's name {given[:_MOST_NAME]!r} is empty, too long or unreadable; give up "
-            f"to {_MOST_NAME} letters."
+            f"the reviewer's name {given[:_MOST_NAME]!r} is empty, too long or unreadable. Give "
+            f"1 to {_MOST_NAME} letters."
         )
     return next((one for one in known if one.casefold() == name.casefold()), name)
 
@@ -155,8 +155,8 @@ def _require_same(written: Label, label: Label, corpus: str) -> None:
     if any(getattr(written, name) != getattr(label, name) for name in names):
         which = f"label {written.number}" if written.number else "another label"
         raise InputError(
-            f"{which} of {corpus} has the token {label.token!r} and says something else; give "
-            "another token."
+            f"{which} of {corpus} has the token {label.token!r} and another content. Give another "
+            "token."
         )
 
 
@@ -292,7 +292,7 @@ def blank_reviewer(store: Store, corpus: str, reviewer: str) -> int:
     ]
     names = {label.reviewer for label in said}
     if not names:
-        raise InputError(f"{corpus} has no labels; give the name of a corpus that has some.")
+        raise InputError(f"{corpus} has no labels. Name a corpus that has some.")
     free = next(n for n in range(1, len(names) + 2) if f"reviewer {n}" not in names)
 
     def without_name(kind: str, said: Any) -> Any | None:

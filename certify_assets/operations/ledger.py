@@ -206,8 +206,8 @@ def record_read(
     entry = LedgerEntry.of(corpus.name, made)
     if entry.kind == "unregistered":
         raise LedgerError(
-            f"TEST of {corpus} was asked for under the registration {registration[:12]} that is "
-            "not in the ledger; register first."
+            f"TEST of {corpus} was requested under registration {registration[:12]}, which is not "
+            "in the ledger. Register first."
         )
     return entry
 

@@ -42,6 +42,7 @@ from certify_assets.operations.recertification_record import (
 )
 from certify_assets.storage.objects import MissingObjectError
 from certify_assets.storage.store import Store
+from certify_assets.words import WORDS
 
 _HASH = re.compile(r"[0-9a-f]{8,64}")
 
@@ -91,7 +92,7 @@ def follow(store: Store, name: str, corpus: str | None = None) -> tuple[str, lis
             "digits of a certificate's hash."
         )
     if len(found) > 1:
-        raise InputError(f"{name!r} is in {', '.join(found)}; choose one with --corpus.")
+        raise InputError(f"{name!r} is in {', '.join(found)}. Choose one with --corpus.")
     return found.popitem()
 
 
@@ -184,7 +185,7 @@ def _batch(corpus: Corpus, batch: str, source: str = "") -> Link:
     ]
     made = store.last(corpus.name, BatchRecord, batch)
     if made is None:
-        detail = f"{about.rows} runs that wait to be decided"
+        detail = f"{about.rows:,} runs that wait to be decided"
         return Link("batch", batch, "told", "", detail, tuple(links))
     record = made.content
     for name, kind in (("decisions", "table"), ("scores", "table"), ("comparison", "comparison")):
@@ -192,7 +193,7 @@ def _batch(corpus: Corpus, batch: str, source: str = "") -> Link:
     if not source:
         links += [_certificate(corpus, sha256) for sha256 in record.certificates]
     links += _audit(corpus, batch)
-    detail = f"{record.rows} runs, decided under deployment {record.deployment} at {made.time}"
+    detail = f"{record.rows:,} runs, decided under deployment {record.deployment} at {made.time}"
     return Link("batch", batch, "told", "", detail, tuple(links))
 
 
@@ -235,7 +236,7 @@ def _certificate(corpus: Corpus, sha256: str) -> Link:
     else:
         item = _issued(corpus)[sha256]
     threshold = "none" if item.threshold is None else shortest(item.threshold)
-    detail = f"{item.side} at {item.alpha:g}, δ={item.delta:g}, threshold {threshold}"
+    detail = f"{WORDS[item.side]} at {item.alpha:g}, δ = {item.delta:g}, threshold {threshold}"
     return Link("certificate", name, "holds", sha256, detail, tuple(_made_of(store, item)))
 
 
@@ -278,7 +279,9 @@ def model_link(judge: JudgedCorpus, sha256: str) -> Link:
             judge.store.objects.require(found)
         return judge.maker.fingerprint(judge, record)
 
-    detail = f"SFT: {record.sft_trajectories} runs of {record.sft_tasks} tasks, seed {record.seed}"
+    detail = (
+        f"SFT: {record.sft_trajectories:,} runs of {record.sft_tasks:,} tasks, seed {record.seed}"
+    )
     links = [*_trained_from(judge, record)]
     return _compared("model", judge.key(), sha256, fingerprint, detail=detail, links=links)
 
@@ -321,7 +324,7 @@ def _source(roots: Sequence[str], name: str, sha256: str) -> Link:
     parents = (parent for root in roots for parent in list(Path(root).parents)[:2])
     if path := next((parent / name for parent in parents if (parent / name).is_file()), None):
         return _compared("source", name, sha256, lambda: sha256_file(path))
-    where = "it is not where it was read" if roots else "its runs came with the package"
+    where = "no longer where it was read" if roots else "its runs came with the package"
     return Link("source", name, "missing", sha256, f"{where}; its hash {sha256[:12]} is on record.")
 
 

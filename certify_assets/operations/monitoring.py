@@ -38,6 +38,7 @@ from certify_assets.operations.deployment import (
 )
 from certify_assets.operations.labels import LabelPrefix, read_labels
 from certify_assets.operations.outcomes import known_head, read_outcomes, standing_in, stream_places
+from certify_assets.words import WORDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
 _REWRITTEN = {
     "code": "stream_rewritten",
     "message": (
-        "Labels that were read before were changed or removed. The probability of a false alarm "
-        "holds for a stream that only grows at its end."
+        "Labels that the monitor had read were changed or removed. The probability of a false "
+        "alarm holds only if labels are appended."
     ),
 }
 
@@ -132,12 +133,12 @@ def describe_monitors(entries: Sequence[MonitorEntry]) -> tuple[str, str]:
 
 
 def _sentence(entry: MonitorEntry) -> str:
-    result, where = entry.result, f"{entry.side} at {entry.alpha:g}"
+    result, where = entry.result, f"{WORDS[entry.side]} at {entry.alpha:g}"
     if result.alarm:
-        return f"{where}: alarm after {result.first_alarm_at} tasks, issue a new certificate"
-    seen = f"{result.covered_tasks} covered tasks"
+        return f"{where}: alarm after {result.first_alarm_at:,} tasks, issue a new certificate"
+    seen = f"{result.covered_tasks:,} covered tasks"
     if result.covered_tasks < entry.needed:
-        needed = f"{entry.needed}, too few to say much"
+        needed = f"the {entry.needed:,} needed to say much"
         return f"{where}: no alarm, but {seen} are fewer than {needed}"
     return f"{where}: no alarm on {seen}"
 
@@ -189,7 +190,7 @@ def _monitor(judge: JudgedCorpus) -> MonitorRecord:
         for item in certificates
         if len(streams[item.sha256].tasks)
     ]
-    status, reason = "nothing", f"Nothing is decided by {judge}, so there is nothing to monitor."
+    status, reason = "nothing", f"{judge} decides nothing, so there is nothing to monitor."
     if entries:
         status, reason = describe_monitors(entries)
     elif deployed is None:
@@ -236,8 +237,8 @@ def load_monitor(judge: JudgedCorpus) -> MonitorRecord:
     now = None if deployment_of(judge) is None else _stream_source(judge.corpus)
     if (then and (then.labels, then.decisions)) != now or not _is_of_now(record, judge):
         raise StaleCertificateError(
-            f"the monitor of {judge} on {judge.corpus} is of other certificates or labels than "
-            f"those stored now; materialize judges/{judge}/monitor again."
+            f"the monitor of {judge} on {judge.corpus} is out of date: certificates or labels have "
+            f"changed. Materialize judges/{judge}/monitor again."
         )
     return record
 
@@ -274,9 +275,9 @@ def label_alarm(
         if raised is not None and raised.alarm:
             return Refusal(
                 "alarm",
-                f"the labels that are there raise an alarm for its {item.side} side at "
-                f"{item.alpha:g} after {raised.first_alarm_at} tasks. The error is above the "
-                "budget. Recertify, or deploy another judge.",
+                f"the present labels raise an alarm for {WORDS[item.side]} at {item.alpha:g} after "
+                f"{raised.first_alarm_at:,} tasks. The error is above the budget. Recertify, or "
+                "deploy another judge.",
             )
     return None
 

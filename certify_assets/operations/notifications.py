@@ -1,4 +1,4 @@
-"""Notifications: alarms, expiry, closed gates and failed audits, each once.
+"""Notifications: alarms, expiry, closed gates and failed audits, each sent once.
 
 ``notifications.yaml``, or the file of CERTIFY_NOTIFICATIONS, says who gets which. Apprise sends.
 """
@@ -27,6 +27,7 @@ from certify_assets.files import canonical_json, parse_yaml, sha256_bytes
 from certify_assets.operations.deployment import Alarm, DeploymentRecord, open_deployment
 from certify_assets.storage.events import Payload
 from certify_assets.storage.store import Store
+from certify_assets.words import WORDS
 
 _TIMEOUT_S: Final = 10.0
 #: how a service shows a kind; others are warnings
@@ -46,7 +47,7 @@ class Target(BaseModel):
 
     name: str = Field(
         pattern=r"^[A-Za-z][A-Za-z0-9_\-]{0,39}$",
-        description="Name in the log of what was sent, which holds no address.",
+        description="Name of the receiver in the log, which never holds the address.",
     )
     events: Annotated[tuple[EventKind, ...], Field(strict=False, min_length=1)] = Field(
         EVENTS, description="Kinds of events to send."
@@ -72,7 +73,7 @@ class Notifications(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Notifications:
         if len({target.name for target in self.targets}) < len(self.targets):
-            raise ValueError("two targets have one name; give each its own.")
+            raise ValueError("two targets have the same name; give each its own.")
         return self
 
 
@@ -84,7 +85,7 @@ def read_notifications(store: Store) -> Notifications:
     try:
         document = parse_yaml(text)
     except ValueError as error:
-        raise InputError(f"{where} is not YAML ({error}); correct it.") from None
+        raise InputError(f"{where} is not YAML ({error}). Correct it.") from None
     try:
         return Notifications.model_validate(document)
     except ValidationError as error:
@@ -92,7 +93,7 @@ def read_notifications(store: Store) -> Notifications:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"])) or "the document"
         raise InputError(
-            f"{where}: {place}: {first['msg'].removeprefix('Value error, ')}; correct it as "
+            f"{where}: {place}: {first['msg'].removeprefix('Value error, ')}. Correct it as "
             "docs/recertification.md shows."
         ) from None
 
@@ -152,8 +153,8 @@ def gather_events(corpus: Corpus, *, now: datetime | None = None) -> Iterator[No
 
     for alarm in (entry.content for entry in corpus.events(Alarm)):
         text = (
-            f"the monitor of {alarm.judge} raised an alarm on the {alarm.side} side at "
-            f"{alarm.alpha:g} after {alarm.at} labelled tasks."
+            f"the monitor of {alarm.judge} raised an alarm for {WORDS[alarm.side]} at "
+            f"{alarm.alpha:g} after {alarm.at:,} labelled tasks."
         )
         yield event("alarm", alarm.judge, alarm.subject, text)
     deployment = open_deployment(corpus)
@@ -163,16 +164,13 @@ def gather_events(corpus: Corpus, *, now: datetime | None = None) -> Iterator[No
     # where nothing was ever deployed, nothing is closed; a deployment that cannot be read is
     if refusal is not None and refusal.code != "not_deployed":
         kind = "failed_audit" if refusal.code == "failed_audit" else "closed_gate"
-        text = (
-            f"{judge or 'the judge'} decides nothing by its certificates "
-            f"({refusal.code}): {refusal.sentence}"
-        )
+        text = f"{judge or 'the judge'} decides nothing now ({refusal.code}): {refusal.sentence}"
         yield event(kind, judge, f"{subject}: {refusal.code}", text)
     days = read_notifications(corpus.store).certificate_days
     if record is not None and (age := certificate_age(record, now=now)) > timedelta(days=days):
         text = (
-            f"{judge} decides under certificates of {age.days} days ago, more than "
-            f"{days:g}; recertify."
+            f"{judge} decides under certificates that are {age.days} days old; the limit is "
+            f"{days:g}. Recertify."
         )
         yield event("expiry", judge, subject, text)
 
@@ -207,7 +205,8 @@ def _failures(corpus: Corpus, events: list[NotifiedEvent]) -> Iterator[str]:
             sent.add((event.id, target.name))
             if why:
                 yield (
-                    f"{target.name} got no notification of {event.kind} ({why}); it is tried again."
+                    f"{target.name} got no notification of {event.kind} ({why}). It will be tried "
+                    "again."
                 )
 
 
@@ -256,7 +255,7 @@ def _sent(apprise: Any, asset: Any, url: str, event: NotifiedEvent) -> str:
             notify_type=_LEVELS.get(event.kind, "warning"),
             body_format="text",
         )
-    return "" if done else "not taken by the service"
+    return "" if done else "the service refused it"
 
 
 @contextmanager

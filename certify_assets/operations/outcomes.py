@@ -121,8 +121,8 @@ def import_outcomes(
     ]
     if not taken:
         raise InputError(
-            f"{path} has no outcome of a run that a batch of {corpus} decided. Write "
-            "trajectory_id as the runs have it."
+            f"{path} has no outcome of a decided run of {corpus}. Check that its trajectory_id are "
+            "those of the runs."
         )
     added = _append(corpus, path, taken)
     return ImportedOutcomes(

@@ -114,7 +114,7 @@ def receive(
     chosen["keep_unlabelled"] = True
     places = list(paths) or [corpus.store.folder.locate(inbox_key(corpus.name))]
     if not paths and is_inbox_empty(corpus):
-        sentence = f"{places[0]} holds no file: put new runs there, or name them."
+        sentence = f"{places[0]} holds no file. Put new runs there, or give their path."
         return Received(corpus.name, sentences=(sentence,))
     with (
         nullcontext() if dry_run else corpus.writing(),
@@ -125,8 +125,8 @@ def receive(
         unchanged()
         if not _is_same_kind(corpus, own, facts.format):
             raise InputError(
-                f"{corpus} was read as {own} and these runs are {facts.format}: the judge and its "
-                "certificate are of other work; import them as a corpus of their own."
+                f"{corpus} was read as {own}, but these runs are {facts.format}. Judge and "
+                "certificate do not apply to them; import them as another corpus."
             )
         every = _table(runs)
         new, again = new_runs(corpus, every)
@@ -166,8 +166,8 @@ def _outlook(corpus: Corpus, new: pd.DataFrame) -> Iterator[str]:
         if len(strange):
             names = ", ".join(sorted(set(strange))[:_SHOWN])
             yield (
-                f"{len(strange)} runs are of agents that CAL lacks ({names}). If CAL has them "
-                "under another name, give it: --option agent=NAME."
+                f"{len(strange):,} runs are of agents that CAL lacks ({names}). If CAL has them "
+                "under another name, give that name with --option agent=NAME."
             )
     yield from (item.outlook() for item in waiting_runs(corpus))
 
@@ -262,21 +262,20 @@ def _require_known_names(corpus: Corpus, runs: pd.DataFrame, *, new_tasks: bool)
     if len(moved):
         first = moved.iloc[0]
         raise InputError(
-            f"{len(moved)} runs have the trajectory_id of a run of {corpus} under another task_id, "
+            f"{len(moved):,} runs have the trajectory_id of a run of {corpus} but another task_id, "
             f"such as {first['trajectory_id']!r} (here {first['task_id']!r}, there "
-            f"{first['task_id_there']!r}); give them the task_id that they had, or ids of their "
-            "own. Nothing was stored."
+            f"{first['task_id_there']!r}). Give them the task_id that they had, or new ids. "
+            "Nothing was stored."
         )
     if new_tasks:
         return
     remedy = (
-        "Give them the ids that they had, or say --new-tasks where they are new. Nothing was "
-        "stored."
+        "Give them the ids that they had, or add --new-tasks if they are new. Nothing was stored."
     )
     found = shared_names(sorted(set(runs["task_id"])), sorted(set(stored["task_id"])))
     if spelled := [(name, other) for name, other in found if name != other]:
         raise InputError(
-            f"{len(spelled)} tasks are tasks of {corpus} in another spelling, such as "
+            f"{len(spelled):,} tasks are tasks of {corpus} in another spelling, such as "
             f"{in_both(*spelled[0])}. {remedy}"
         )
     known = stored.assign(instruction=stored["instruction"].map(instruction_sha256))
@@ -285,9 +284,9 @@ def _require_known_names(corpus: Corpus, runs: pd.DataFrame, *, new_tasks: bool)
     if len(renamed) >= max(_FEWEST_RENAMED, _RENAMED * len(new)):
         name, before = next(iter(renamed.items()))
         raise InputError(
-            f"{len(renamed)} of {len(new)} new tasks have the instruction of a task of {corpus} "
-            f"under another id, such as {name!r} (there {before!r}). Its certificate would decide "
-            f"known tasks as new ones. {remedy}"
+            f"{len(renamed):,} of {len(new):,} new tasks have the instruction of a task of "
+            f"{corpus} under another id, such as {name!r} (there {before!r}). The certificate "
+            f"would decide known tasks as new ones. {remedy}"
         )
 
 
@@ -298,14 +297,13 @@ def _sentences(new: pd.DataFrame, again: Sequence[str], facts: ImportFacts) -> I
     changed = new.loc[new["changed"], "trajectory_id"]
     if len(changed):
         yield (
-            f"{len(changed)} runs came before under the same trajectory_id with other content, "
-            f"such as {min(changed)}: reviewers decide them; give a run that was made again an "
-            "id of its own."
+            f"{len(changed):,} runs came before under the same trajectory_id with other content, "
+            f"such as {min(changed)}. Reviewers decide them. Give a repeated run a new id."
         )
     if again:
         yield (
-            f"{len(again)} runs came before under other ids, with the same task, agent and "
-            f"texts, such as {min(again)}: they are not decided again."
+            f"{len(again):,} runs came before under other ids, with the same task, agent and "
+            f"texts, such as {min(again)}. They are not decided again."
         )
     if lacking := facts.notes.get(NO_INSTRUCTION):
         yield f"{lacking} {NO_INSTRUCTION}."
@@ -400,7 +398,7 @@ def undo_batch(corpus: Corpus, batch: str) -> None:
         shared = BatchAudit.load(corpus, draw) if draw else None
         if labelled or (shared is not None and shared.labels_used):
             raise InputError(
-                f"{batch}, or the draw that it shares, has labels of reviewers; a reviewed batch "
+                f"{batch}, or a batch in the same draw, has labels of reviewers. A reviewed batch "
                 "cannot be undone."
             )
         corpus.append(UndoneBatch(batch=batch))

@@ -70,6 +70,7 @@ from certify_assets.operations.spending import (
     finish,
     read_spending,
 )
+from certify_assets.words import WORDS, number_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -234,15 +235,15 @@ def recertify(
         known = plan.known(spending)
         if known is not None and known.number in spending.made:
             return load_recertification(corpus, known.number), (
-                f"these labels are recertification {known.number} already; nothing was spent."
+                f"recertification {known.number} was made from these labels; nothing was spent."
             )
         if known is None:
             schedule = spending.schedule or Schedule()
             least = schedule.least_new_tasks if least_new_tasks is None else least_new_tasks
             if len(plan.new_tasks) < least:
                 return None, (
-                    f"{len(plan.new_tasks)} tasks are new and complete, {least} are needed; "
-                    "nothing was spent."
+                    f"{len(plan.new_tasks):,} tasks are new and complete, but {least:,} are "
+                    "needed; nothing was spent."
                 )
             if fault := _unfit(plan, spending.of(judge.name).next_share()):
                 return None, f"{fault} Nothing was spent."
@@ -251,8 +252,8 @@ def recertify(
         )
         certified = sum(side.certified for side in record.sides)
         return record, (
-            f"recertification {record.number}: {certified} of {len(record.sides)} sides and "
-            "budgets are certified."
+            f"recertification {record.number}: {certified} of {len(record.sides)} combinations of "
+            "side and budget are certified."
         )
 
 
@@ -282,7 +283,7 @@ def _unfit(plan: Plan, delta: float) -> str:
     # whether a run gets a label may depend on its outcome, which no proof allows for
     if waiting := len(plan.counted.unresolved):
         return (
-            f"{waiting} drawn runs are open or tied, and a proof needs the label of each. Label "
+            f"{waiting:,} drawn runs are open or tied, and a proof needs the label of each. Label "
             "them, or set the promise of the corpus to confident."
         )
     tasks, level = int(plan.rows["task_id"].nunique()), delta / plan.candidates
@@ -297,7 +298,9 @@ def _unfit(plan: Plan, delta: float) -> str:
     )
     if tasks >= least:
         return ""
-    return f"{tasks} tasks have a labelled drawn run, and {least} are needed to certify anything."
+    return (
+        f"{tasks:,} tasks have a labelled drawn run, and {least:,} are needed to certify anything."
+    )
 
 
 def _issue(plan: Plan, claimed: Claim, certifier: Certifier) -> list[Certificate]:
@@ -429,8 +432,8 @@ def _overruled(
     if not agrees.any():
         return []
     text = (
-        f"{len(rows)} labels of the audit sample were replaced by their reviewers after the judge "
-        f"had decided; {int(agrees.sum())} of them agree with these certificates only now."
+        f"Reviewers changed {number_of(len(rows), 'label')} of the audit sample after the judge "
+        f"had decided. Labels that agree with these certificates only now: {int(agrees.sum()):,}."
     )
     return [{"code": OVERRULED, "message": text}]
 
@@ -438,25 +441,25 @@ def _overruled(
 def _findings(counted: CountedTasks, sides: Sequence[CertifiedSide]) -> list[dict[str, str]]:
     found = []
     above = [
-        f"{side.side} at {side.alpha:g}: {side.worst_error:.3f}"
+        f"{WORDS[side.side]} at {side.alpha:g}: {side.worst_error:.3f}"
         for side in sides
         if side.worst_error is not None and side.worst_error > side.alpha
     ]
     if counted.open_share > OPEN_SHARE or above:
         worst = (
-            " Were every open run wrong that is decided, the error would exceed the budget "
+            " If every open run that the judge decides were wrong, the error would exceed the budget "
             f"({'; '.join(above)})."
             if above
             else ""
         )
         text = (
             f"{100 * counted.open_share:.0f} % of the drawn tasks that could count are open or "
-            f"tied.{worst} The certificates hold for tasks that got complete; label the rest, or "
-            "be sure that whether a task gets complete does not depend on its outcomes."
+            f"tied.{worst} The certificates hold only if completion does not depend on outcomes. "
+            "Label the rest to be sure."
         )
         found.append({"code": "open_tasks", "message": text})
     found += [
-        {"code": name, "message": f"{number} drawn tasks are left out: {REASONS[name]}."}
+        {"code": name, "message": f"{number:,} drawn tasks are left out: {REASONS[name]}."}
         for name, number in counted.left_out.items()
     ]
     return found
@@ -471,8 +474,8 @@ def _ladder(certifier: Certifier, certificates: Sequence[Certificate]) -> list[d
         items = tuple(item for item in certificates if item.alpha == alpha)
         tried = [
             f"{item.after} certified nothing on these labels, so the promise on average was "
-            f"tried. On each side that of {item.after}, or the cap at twice the budget, is broken "
-            f"with probability at most {200 * item.delta:.4g} %."
+            f"tried. On each side, either promise is broken with probability at most "
+            f"{200 * item.delta:.4g} %."
             for item in items[:1]
             if item.after
         ]
@@ -520,8 +523,8 @@ def _table(
         name = table.loc[table["trajectory_id"].duplicated(), "trajectory_id"].iloc[0]
         split = table.loc[table["trajectory_id"] == name, "provenance"].iloc[0]
         raise InputError(
-            f"the run {name!r} is in {split.upper()} and in the audit sample; a run counts once, "
-            "so take it out of its batch."
+            f"the run {name!r} is in {split.upper()} and in the audit sample, but a run counts "
+            "once. Take it out of its batch."
         )
     return table.astype({"score": "float64"}).sort_values(
         ["task_id", "trajectory_id"], kind="stable", ignore_index=True
@@ -557,7 +560,7 @@ def to_recertify(corpus: Corpus) -> tuple[dict[str, tuple[str, ...]], dict[str, 
         elif certified:
             stale = _stale(JudgedCorpus.of(corpus, spec))
             if stale and spec.hosted:
-                left_alone[name] = f"scoring it costs money, so it is left to you: {stale}"
+                left_alone[name] = f"scoring it costs money, so run it yourself: {stale}"
             elif stale:
                 parts[name] = _CHAIN
             else:

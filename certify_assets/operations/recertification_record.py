@@ -109,7 +109,7 @@ def load_recertification(corpus: Corpus, number: int) -> RecertificationRecord:
     """Return the document of a recertification, which its share of δ names by its hash."""
     sha256 = read_spending(corpus).made.get(number)
     if sha256 is None:
-        raise IntegrityError(f"{corpus} has no recertification {number}; recertify.")
+        raise IntegrityError(f"{corpus} has no recertification {number}. Recertify.")
     return RecertificationRecord.from_dict(corpus.store.objects.get_json(sha256))
 
 
@@ -132,7 +132,7 @@ def recertification_certificates(corpus: Corpus, number: int) -> list[Certificat
     rows = table if samples[0] is None else rows_of_draw(table, Draw.from_inputs(samples[0]))
     if rows is None or any(other != samples[0] for other in samples):
         raise ForgedCertificateError(
-            f"the certificates of {whose} are not all of the draw from its table."
+            f"some certificates of {whose} are not of the draw from its table."
         )
     whose = f"the certificates of {whose}"
     require_recomputed(certificates, rows, None, whose, sample=samples[0])

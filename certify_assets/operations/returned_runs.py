@@ -61,13 +61,13 @@ def _refuse_chosen(corpus: Corpus, table: pd.DataFrame, manifest: SplitManifest 
         if chosen := _chosen(rows, resolve_labels(read_labels(corpus))):
             found[batch] = chosen
     if found:
-        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
         raise InputError(
-            f"{sum(found.values())} runs of this delivery were labelled by reviewers of {corpus} "
-            f"({', '.join([*found][:_SHOWN])}{more}) because of what the judge decided. They would "
+            f"{sum(found.values()):,} runs of this delivery were labelled by reviewers of {corpus} "
+            f"({', '.join([*found][:_SHOWN])}{more}) because of the judge's decisions. They would "
             "enter RL, CAL or TEST without the others of their batch. Deliver every run of the "
-            "batch with its outcome, or only its audit sample; `certify ops recertify` uses the "
-            "labels."
+            "batch with its outcome, or only its audit sample. `certify ops recertify` uses the "
+            "labels without a delivery."
         )
 
 

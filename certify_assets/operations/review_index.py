@@ -172,7 +172,7 @@ class ReviewState:
         """Return a run that is asked about."""
         row = self.row(name)
         if row is None:
-            raise InputError(f"nobody is asked about {name!r} any more; go back to the queue.")
+            raise InputError(f"{name!r} is no longer in the queue. Return to the queue.")
         return batch_run(self.corpus, row["batch"], name)
 
     def reviewers(self) -> list[str]:

@@ -72,12 +72,12 @@ class DrawBudget:
         """Describe the draw."""
         if not self.wanted:
             return (
-                f"Batch {self.batch}: its labels decide {self.saved} of {self.runs} runs without "
-                "one."
+                f"Batch {self.batch}: its labels suffice to decide {self.saved:,} of its "
+                f"{self.runs:,} runs without a label."
             )
         return (
-            f"Batch {self.batch}: {self.wanted} more labels without an error decide {self.saved} "
-            f"of {self.runs} runs without a label."
+            f"Batch {self.batch}: {self.wanted:,} more labels, if the judge is right on all, "
+            f"decide {self.saved:,} of its {self.runs:,} runs without a label."
         )
 
 

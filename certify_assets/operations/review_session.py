@@ -85,7 +85,7 @@ def read_gold(
         if name in outcomes or outcome < 0:
             what = "is in the table twice" if name in outcomes else "has no outcome"
             raise InputError(
-                f"{path}, {table.row(index)}: {name[:80]!r} {what}; give each run once, with its "
+                f"{path}, {table.row(index)}: {name[:80]!r} {what}. Give each run once, with its "
                 "known outcome."
             )
         outcomes[name] = outcome
@@ -94,8 +94,7 @@ def read_gold(
         if name not in found:
             raise InputError(
                 f"{path}, {table.row(index)}: {name[:80]!r} is neither a run of {corpus} nor of "
-                "its decided batches, so there is no text to show; correct the id or take the row "
-                "out."
+                "its decided batches. Correct the id, or remove the row."
             )
     seed = hashlib.sha256(canonical_json(outcomes)).hexdigest()
     return GoldSet(found, outcomes, Fraction(str(share)), seed), table.read_as
@@ -317,13 +316,13 @@ class ReviewSession:
                 # whether it is asked about, and which are the known ones
                 if not name:
                     raise InputError(
-                        f"this run was not shown to {reviewer} since the server was started; go "
-                        "back to the queue."
+                        f"this run was not shown to {reviewer} since the server was started. "
+                        "Return to the queue."
                     )
                 if number != len(state.statements(name, reviewer)):
                     raise InputError(
-                        f"{reviewer} said something of this run since the page was shown; go back "
-                        "to the queue."
+                        f"{reviewer} has labelled this run since the page was shown. Return to the "
+                        "queue."
                     )
                 label = Label(name, outcome, reviewer, "page", token, comment_text(comment))
                 if self._gold is not None and desk.open.get(name):
@@ -331,8 +330,8 @@ class ReviewSession:
                 written = append_label(state.corpus, label)
             elif written.outcome != outcome:
                 raise InputError(
-                    "This form was sent before, with the other outcome, which stands; take it back "
-                    "with Undo to change it."
+                    "This form was sent before with the other outcome, which counts. Use Undo to "
+                    "change it."
                 )
             for held in (desk.open, self._shown):
                 held.pop(written.trajectory_id, None)
@@ -345,7 +344,7 @@ class ReviewSession:
             state, desk = self._now(), self._desks[reviewer]
             made = state.label(number)
             if made is None or made.reviewer != reviewer or made.outcome is None:
-                raise InputError(f"label {number} is no label of {reviewer}; go back to the queue.")
+                raise InputError(f"label {number} is not one of {reviewer}. Return to the queue.")
             back = replace(made, outcome=None, via="page", token=f"undo:{number}", comment="")
             later = [
                 label.token
@@ -398,7 +397,7 @@ class ReviewSession:
         with self._lock:
             name = self._desks[reviewer].seen.get(key)
             if name is None:
-                raise InputError("this run was not shown to you; go back to the queue.")
+                raise InputError("this run was not shown to you. Return to the queue.")
             return self._run(self._now(), reviewer, name)
 
     def _leased(self, name: str, reviewer: str) -> bool:

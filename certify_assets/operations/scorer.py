@@ -156,7 +156,7 @@ def certificates_of(given: Any) -> tuple[Certificate, ...]:
         items = document.get("certificates", [document])
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise InputError(
-            f"{given} holds no certificate ({error}). Give what certify certificate wrote."
+            f"{given} holds no certificate ({error}). Give a file that certify certificate wrote."
         ) from None
     found = tuple(Certificate.from_dict(item) for item in items)
     # refuses two of one side
@@ -176,8 +176,8 @@ def _score(said: Any, judge: str) -> float | None:
     value = said.value if isinstance(said, Feedback) else said
     if isinstance(value, list):
         raise InputError(
-            f"the scorer {judge!r} gives several assessments, and one is certified. Give a scorer "
-            "of one."
+            f"the scorer {judge!r} gives several assessments. Give a scorer with one, the "
+            "certified score."
         )
     if isinstance(value, str):
         return {"yes": 1.0, "no": 0.0}.get(value.lower())

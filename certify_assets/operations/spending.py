@@ -57,7 +57,7 @@ class Schedule:
                 f"{1 - _UNPLANNED:g}·{self.total:g}/{self.count} for n ≤ {self.count}, then "
                 f"{_UNPLANNED:g}·{self.total:g}·6/(π²(n−{self.count})²)"
             )
-        return f"{self.kind}: the n-th spends {how}, all of them {self.total:g}"
+        return f"{self.kind}: the n-th spends {how}, all together {self.total:g}"
 
 
 Purpose = Literal["certificate", "recertification"]
@@ -171,8 +171,8 @@ class Spending:
         together = f"each is {both[0]}" if now == ever else f"these are {both[0]} and {both[1]}"
         return (
             f"On one side and budget, the first certificate{others} and {made} all hold with "
-            f"confidence {100 * now:.4g} %. Including all that the schedule allows later, it is "
-            f"{100 * ever:.4g} %. On both sides together, {together}."
+            f"{100 * now:.4g} % confidence. With everything that the schedule still allows, it is "
+            f"{100 * ever:.4g} %. For both sides together, {together}."
         )
 
     def total(self) -> str:
@@ -209,9 +209,9 @@ def declare(corpus: Corpus, schedule: Schedule, *, reason: str = "") -> Spending
             return {}
         if before is not None and not reason.strip():
             raise InputError(
-                f"{corpus} has declared another schedule ({before.words()}); keep to it, "
-                "or say in a sentence why it changes: what was spent stays spent, and the joint "
-                "promise gets weaker by the whole of the new one."
+                f"{corpus} has declared another schedule ({before.words()}). Keep it, or give the "
+                "reason for the change (--reason). δ already spent stays spent, and the new total "
+                "is added to it."
             )
         return {uuid.uuid4().hex: Declared(schedule=schedule, reason=reason.strip())}
 

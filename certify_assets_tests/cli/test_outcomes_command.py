@@ -48,4 +48,4 @@ def test_a_file_without_a_decided_run_is_refused(
 ) -> None:
     (tmp_path / "o.csv").write_text("trajectory_id,outcome\nelsewhere,1\n", "utf-8")
     answer = call(f"ops outcomes one {tmp_path}/o.csv")
-    assert answer.code == 2 and "no outcome of a run" in answer.err
+    assert answer.code == 2 and "no outcome of a decided run" in answer.err

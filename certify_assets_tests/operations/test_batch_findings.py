@@ -82,7 +82,7 @@ def test_a_new_agent_does_not_hold_back_the_runs_that_are_like_cal(
     (document,) = decide_ready(Corpus(deployed, "c"))
     assert "shifted" not in document.reasons and document.decisions["reject"] > 0
     (said,) = [text for text in document.promises if text.startswith("corpus certificate")]
-    assert "% wrong (reject)" in said
+    assert "% wrong (auto-fail)" in said
     assert document.reasons["new_agent"] == 120
 
 
@@ -98,7 +98,7 @@ def test_an_agent_of_cal_that_scores_otherwise_now_is_treated_as_a_new_one(
     (document,) = decide_ready(Corpus(deployed, "c"))
     found = {item["code"]: item["message"] for item in document.findings}
     assert found["changed_agents"].startswith(
-        "60 runs are of agents of CAL whose scores are different now (agent-1)"
+        "60 runs are of agents of CAL whose scores have changed (agent-1)"
     )
     frame = decisions_of(Corpus(deployed, "c"), document.batch)
     changed = frame["trajectory_id"].isin(_runs_of(path, "agent-1"))

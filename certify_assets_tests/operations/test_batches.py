@@ -92,7 +92,7 @@ def test_a_large_delivery_becomes_batches_of_whole_tasks(
 def test_runs_of_another_format_are_refused_with_both_named(store: Store, tmp_path: Path) -> None:
     path = write_json(tmp_path / "a-retail.json", [tau_record(0), tau_record(1)])
     for format in ("auto", "taubench_v1"):
-        with pytest.raises(InputError, match="c was read as table and these runs are taubench_v1"):
+        with pytest.raises(InputError, match="c was read as table, but these runs are taubench_v1"):
             receive(Corpus(store, "c"), [str(path)], format=format)
     assert ready_batches(Corpus(store, "c")) == []
 
@@ -158,7 +158,7 @@ def test_a_batch_is_taken_back_and_its_runs_may_come_again(store: Store, tmp_pat
     assert again.new == 20 and again.batch is not None and again.batch.startswith("000002-")
     run = str(batch_runs(Corpus(store, "c"), again.batch)["trajectory_id"].iloc[0])
     append_label(Corpus(store, "c"), Label(run, 1, "ann", "file", "first"))
-    with pytest.raises(InputError, match="a reviewed batch cannot be undone"):
+    with pytest.raises(InputError, match="A reviewed batch cannot be undone"):
         undo_batch(Corpus(store, "c"), again.batch)
     assert ready_batches(Corpus(store, "c")) == [again.batch]
 

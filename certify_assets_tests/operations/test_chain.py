@@ -286,5 +286,5 @@ def test_a_document_that_counts_fewer_candidates_than_there_were_certifies_nothi
     document = finished.read_json(key)
     assert document["candidates"] == 4
     finished.write_json(key, {**document, "candidates": 1})
-    with pytest.raises(IntegrityError, match="counts 1 candidates, and the judge has 4"):
+    with pytest.raises(IntegrityError, match="counts 1 candidates, but the judge has 4"):
         certifier.certify_judge(judged(finished, "c", "lexical_weighted"))

@@ -18,7 +18,7 @@ from certify_assets.operations.deployment import DeploymentRecord
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs
 
-_REFUSED = r"\(combined, lexical\), which pay for 1. The judge named before them is combined"
+_REFUSED = r"\(combined, lexical\), but δ was divided by 1. The judge named beforehand is combined"
 
 
 def _certify(store: Store, judge: str, corpus: str = "c") -> None:

@@ -100,12 +100,12 @@ def test_a_way_back_is_deploying_the_earlier_one_again(operated: Store) -> None:
 
 
 def test_a_budget_at_which_nothing_is_certified_is_refused(operated: Store) -> None:
-    with pytest.raises(GateClosedError, match=r"its release side is not certified at 0\.1"):
+    with pytest.raises(GateClosedError, match=r"auto-pass is not certified at 0\.1"):
         put(operated, alpha={"release": 0.1})
     with pytest.raises(
         InputError,
-        match=r"no such certificate of the reject side at alpha 0\.3; those of 0\.1 "
-        r"and 0\.2 were",
+        match=r"no such certificate of auto-fail at α = 0\.3\. Budgets with a certificate: 0\.1 "
+        r"and 0\.2\.",
     ):
         put(operated, alpha=0.3)
     assert (
@@ -162,11 +162,11 @@ FAULTS: list[tuple[Callable[[Store], None], str, type[Exception], str]] = [
     (other_adapter, "stale_certificate", StaleCertificateError, "another adapter"),
     (other_scores, "stale_certificate", StaleCertificateError, "another scores"),
     (other_trajectories, "stale_certificate", StaleCertificateError, "another trajectories"),
-    (no_audit, "failed_audit", GateClosedError, "never read on TEST"),
+    (no_audit, "failed_audit", GateClosedError, "never audited on TEST"),
     (altered_audit, "failed_audit", GateClosedError, "cannot be read"),
     (changed_read, "failed_audit", GateClosedError, "against its registration"),
-    (fail_audit, "failed_audit", GateClosedError, "failed, reject at 0.1"),
-    (raise_alarm, "alarm", GateClosedError, "raised an alarm for the reject side"),
+    (fail_audit, "failed_audit", GateClosedError, "failed, auto-fail at 0.1"),
+    (raise_alarm, "alarm", GateClosedError, "raised an alarm for auto-fail"),
 ]
 
 
@@ -215,7 +215,7 @@ def test_labels_that_speak_against_every_budget_stop_each(operated: Store) -> No
     place_wrong_labels(operated)
     for alpha in (0.1, 0.2):
         with pytest.raises(
-            GateClosedError, match="the labels that are there raise an alarm for its reject side"
+            GateClosedError, match="the present labels raise an alarm for auto-fail"
         ):
             put(operated, alpha=alpha)
 

@@ -84,7 +84,7 @@ def test_one_file_is_not_two_peoples_labels(store: Store, tmp_path: Path) -> Non
     imported(store, path, reviewer="ann")
     with pytest.raises(
         InputError,
-        match="was imported before as the labels of ann; one file cannot be the labels of bob too",
+        match=r"was imported before as the labels of ann\. It cannot be imported as the labels of bob too",
     ):
         imported(store, path, reviewer="bob")
 
@@ -100,11 +100,10 @@ def test_one_file_is_not_two_peoples_labels(store: Store, tmp_path: Path) -> Non
             ["open-9/9,1,ann"],
             r"row 2 \(line 3\), column trajectory_id: 'open-9/9' is in no decided batch",
         ),
-        ([",1,ann"], "column trajectory_id is empty; name the run"),
+        ([",1,ann"], "column trajectory_id is empty. Name the labelled run"),
         (
             ["open-1/0,1,"],
-            "column reviewer is empty; fill it in, or say whose labels they are with "
-            "--reviewer NAME",
+            "column reviewer is empty. Fill it in, or name the reviewer with --reviewer NAME",
         ),
         (
             ["open-0/0,0,Ann"],
@@ -149,7 +148,7 @@ def test_a_comment_that_cannot_be_stored_is_refused_by_its_row(
         (
             "a.json",
             '[{"data": {}, "annotations": 3}]',
-            "task 1 is not of an export of Label Studio",
+            "task 1 is not from an export of Label Studio",
         ),
     ],
 )
@@ -242,7 +241,7 @@ def test_a_name_is_given_to_the_one_annotator_of_a_project(store: Store, tmp_pat
         store, write(tmp_path / "one.json", json.dumps(tasks)), reviewer="Ann"
     ).reviewers == ("Ann",)
     tasks[0]["annotations"].append(annotation("success", 2))  # type: ignore[attr-defined]
-    with pytest.raises(InputError, match="has labels of 2 annotators; leave the reviewer out"):
+    with pytest.raises(InputError, match="has labels of 2 annotators, who are named by their ids"):
         imported(store, write(tmp_path / "two.json", json.dumps(tasks)), reviewer="Ann")
 
 
@@ -251,6 +250,6 @@ def test_two_choices_in_one_annotation_are_refused(store: Store, tmp_path: Path)
     both["result"][0]["value"]["choices"].append("failure")
     tasks = [{"data": {"trajectory_id": "open-0/0"}, "annotations": [both]}]
     with pytest.raises(
-        InputError, match="task 1, annotation 1, choices: 2 choices where one is asked for"
+        InputError, match="task 1, annotation 1, choices: 2 choices, but one is needed"
     ):
         imported(store, write(tmp_path / "a.json", json.dumps(tasks)))

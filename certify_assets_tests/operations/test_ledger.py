@@ -35,7 +35,7 @@ def _read(store: Store, registration: str, **configuration: str) -> str:
 
 
 def test_an_unregistered_read_is_refused_and_recorded(store: Store) -> None:
-    with pytest.raises(LedgerError, match="register first"):
+    with pytest.raises(LedgerError, match="Register first"):
         _read(store, "0" * 64, scores="s")
     assert [entry.kind for entry in ledger_violations(Corpus(store, "c"))] == ["unregistered"]
 

@@ -110,7 +110,7 @@ def test_a_service_of_apprise_gets_the_message_once_and_its_address_is_kept_nowh
     configure(store, on_call)
     server.answers = [500]
     (sentence,) = deliver(Corpus(store, "c"), [EVENT])
-    assert "not taken by the service" in sentence and "127.0.0.1" not in sentence
+    assert "the service refused it" in sentence and "127.0.0.1" not in sentence
     for _ in range(2):
         assert deliver(Corpus(store, "c"), [EVENT, EVENT]) == []
     found = [item.content for item in Corpus(store, "c").events(DeliveryAttempt)]
@@ -132,7 +132,7 @@ def test_a_service_of_apprise_gets_the_message_once_and_its_address_is_kept_nowh
         (None, "no address in the environment"),
         ("nothing://confidential", "no address that Apprise knows"),
         ("json://example.org/confidential", "not encrypted"),
-        ("json://127.0.0.1:9/confidential", "not taken by the service"),
+        ("json://127.0.0.1:9/confidential", "the service refused it"),
     ],
 )
 def test_an_address_of_apprise_that_cannot_be_used_is_said_without_it(

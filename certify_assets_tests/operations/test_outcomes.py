@@ -151,7 +151,7 @@ def test_a_batch_is_taken_back_until_the_monitor_reads_its_outcomes(
 
 def test_outcomes_of_unknown_runs_alone_are_refused(corpus: Corpus, tmp_path: Path) -> None:
     unknown = pd.DataFrame({"trajectory_id": ["x"], "truth": [1]})
-    with pytest.raises(InputError, match="no outcome of a run"):
+    with pytest.raises(InputError, match="no outcome of a decided run"):
         give(corpus, tmp_path / "o.csv", unknown)
 
 

@@ -238,14 +238,14 @@ def test_a_pool_that_is_not_the_rules_is_refused_whatever_it_claims(store: Store
     few = replace(pool.parts[3], scores=dict(list(pool.parts[3].scores.items())[:2]))
     picked = pool.replace(parts=(*pool.parts[:3], few))
     _with_pool(store, picked)
-    with pytest.raises(StaleCertificateError, match="the ledger gives them nothing"):
+    with pytest.raises(StaleCertificateError, match="the ledger grants them nothing"):
         load_certificates(judged(store))
     assert "not the one that was stored with its scores" in verify_stored(judged(store))[0]
     _with_pool(store, pool, "given")
     with pytest.raises(ForgedCertificateError, match="do not recompute"):
         load_certificates(judged(store))
     _with_pool(store, None)
-    with pytest.raises(StaleCertificateError, match="the ledger gives them nothing"):
+    with pytest.raises(StaleCertificateError, match="the ledger grants them nothing"):
         load_certificates(judged(store))
 
 

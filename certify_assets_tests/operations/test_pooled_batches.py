@@ -212,7 +212,7 @@ def test_a_batch_of_a_shared_draw_is_taken_back_until_it_is_labelled(
         for one in (second, third)
         if name not in set(first_decisions_of(corpus, one.batch)["trajectory_id"])
     )
-    with pytest.raises(InputError, match="a reviewed batch cannot be undone"):
+    with pytest.raises(InputError, match="A reviewed batch cannot be undone"):
         undo_batch(Corpus(deployed, "c"), quiet)
     label_draw(deployed, third.batch)
     require_sound(deployed)

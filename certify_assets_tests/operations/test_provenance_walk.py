@@ -192,7 +192,7 @@ def test_an_id_that_names_nothing_or_too_much_is_refused(decided: Store, tmp_pat
     register_runs(decided, "d", write_runs(tmp_path / "d.jsonl", tasks=2))
     receive(Corpus(decided, "d"), [str(deliver(tmp_path / "e.jsonl", tasks=2))])
     decide_ready(Corpus(decided, "d"))
-    with pytest.raises(InputError, match="is in c, d; choose one with --corpus"):
+    with pytest.raises(InputError, match=r"is in c, d\. Choose one with --corpus"):
         follow(decided, "new-1-task-000/0")
     corpus, (link,) = follow(decided, "new-1-task-000/0", "d")
     assert corpus == "d" and not broken(link)

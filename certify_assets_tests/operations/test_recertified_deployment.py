@@ -169,10 +169,10 @@ def test_labels_that_show_errors_stop_the_next_batch_and_every_certificate_that_
     before = read_deployments(Corpus(store, "c"))
     for alpha in (0.1, 0.2):
         with pytest.raises(
-            GateClosedError, match=r"raise an alarm for its reject side|nothing is certified"
+            GateClosedError, match=r"raise an alarm for auto-fail|nothing is certified"
         ):
             deploy(judge_of(store), alpha=alpha, track=False)
-    with pytest.raises(GateClosedError, match="labels that are there raise an alarm"):
+    with pytest.raises(GateClosedError, match="present labels raise an alarm"):
         redeploy(Corpus(store, "c"), 1, track=False)
     assert len(read_deployments(Corpus(store, "c"))) == len(before)
     assert set(decisions_of(Corpus(store, "c"), bring(store, seed=2))["reason"]) == {"alarm"}
@@ -182,7 +182,7 @@ def test_labels_that_show_errors_stop_the_next_batch_and_every_certificate_that_
     assert (
         refusal is not None
         and refusal.code == "alarm"
-        and "the monitor raised an alarm for the reject side" in refusal.sentence
+        and "the monitor raised an alarm for auto-fail" in refusal.sentence
     )
 
 
@@ -252,10 +252,10 @@ def test_the_command_previews_and_refuses(store: Store) -> None:
     code, error = call("--every", "5")
     assert code == 2 or "--every is part of a schedule" in str(error)
     code, error = call("--schedule", "planned", "--total", "0.02", "--count", "4")
-    assert code == 2 or "why it changes" in str(error)
+    assert code == 2 or "reason for the change" in str(error)
     code, document = call(
         "--schedule", "planned", "--total", "0.02", "--count", "4", "--reason", "four times a year"
     )
     assert code == 0 and document["delta"] == 0.004
     done = CliRunner().invoke(command, ["--help"])
-    assert "never by what they say" in " ".join(done.stdout.split())
+    assert "never by what the labels say" in " ".join(done.stdout.split())

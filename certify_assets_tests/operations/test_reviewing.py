@@ -66,7 +66,7 @@ def test_a_form_sent_twice_is_one_line_and_with_the_other_outcome_refused(
     assert session.say("ann", now.key, 1, now.number) == first and first.comment == "well done"
     # after a kill, the same form to the next server
     assert ReviewSession(store, "c").say("ann", now.key, 1, now.number) == first
-    with pytest.raises(InputError, match="sent before, with the other outcome, which stands"):
+    with pytest.raises(InputError, match="sent before with the other outcome, which counts"):
         session.say("ann", now.key, 0, now.number)
     assert len(labels_of(store)) == 1
 
@@ -76,7 +76,7 @@ def test_a_form_older_than_a_statement_by_file_is_refused(
 ) -> None:
     now = shown(session, "ann")
     append_label(Corpus(store, "c"), Label(now.run.trajectory_id, 0, "ann", "file", "f:1"))
-    with pytest.raises(InputError, match="ann said something of this run since the page was shown"):
+    with pytest.raises(InputError, match="ann has labelled this run since the page was shown"):
         session.say("ann", now.key, 1, now.number)
 
 
@@ -143,7 +143,7 @@ def test_undo_takes_back_the_last_label_once_and_shows_the_run_again(
     session.say("ann", again.key, 0, again.number)
     assert resolve_labels(labels_of(store))[now.run.trajectory_id].votes == (("ann", 0),)
     for reviewer, number in (("bob", first.number), ("ann", back.number), ("ann", 99)):
-        with pytest.raises(InputError, match=f"label {number} is no label of {reviewer}"):
+        with pytest.raises(InputError, match=f"label {number} is not one of {reviewer}"):
             session.take_back(reviewer, number)
 
 
@@ -199,7 +199,7 @@ def test_names_that_differ_in_case_and_spaces_are_one_person() -> None:
         and reviewer_name("ann lee", ["Ann Lee"]) == "Ann Lee"
     )
     for bad in ("", "  ", "x" * 81, "a\u202eb", "a\x00b"):
-        with pytest.raises(InputError, match="give up to 80 letters"):
+        with pytest.raises(InputError, match="Give 1 to 80 letters"):
             reviewer_name(bad, [])
 
 

@@ -66,7 +66,7 @@ def test_another_schedule_needs_a_sentence_and_what_was_spent_stays_spent(store:
     declare(Corpus(store, "c"), Schedule())
     assert store.now().ledger("c") == before
     spent = recertified(Corpus(store, "c"), "a").delta
-    with pytest.raises(InputError, match="why it changes"):
+    with pytest.raises(InputError, match="reason for the change"):
         declare(Corpus(store, "c"), Schedule("planned", 0.02, count=1))
     after = declare(
         Corpus(store, "c"), Schedule("planned", 0.02, count=1), reason="Labels come monthly now."

@@ -59,4 +59,4 @@ def test_reviewers_who_are_done_hear_of_disputed_runs(tmp_path: Path) -> None:
         server.process.send_signal(signal.SIGTERM)
         server.process.communicate(timeout=30)
     assert "Nothing is left for you" in page
-    assert "2 runs are disputed and need a third reviewer." in page
+    assert "Disputed, for a third reviewer: 2 runs." in page

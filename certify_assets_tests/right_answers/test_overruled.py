@@ -49,8 +49,8 @@ def test_labels_replaced_by_what_the_judge_says(
     second = call("ops", "recertify", "c", "--at-least", 0, *root, "--json")
     (said,) = (item for item in second.json["findings"] if item["code"] == "overruled")
     total = int(turned.sum() + away.sum())
-    assert said["message"].startswith(f"{total} labels of the audit sample were replaced")
-    assert f"{int(turned.sum())} of them agree with these certificates only now" in said["message"]
+    assert said["message"].startswith(f"Reviewers changed {total} labels of the audit sample")
+    assert said["message"].endswith(f"agree with these certificates only now: {turned.sum()}.")
     refused = call("ops", "recertify", "c", "--deploy", "--at-least", 0, *root)
     assert refused.code == 3 and said["message"] in refused.err
     taken = call("ops", "recertify", "c", "--deploy", "--accept-relabelled", *root, "--json")
@@ -72,5 +72,5 @@ def test_replaced_labels_of_a_batch_draw(
         return call("ops", "status", "c", *root).out
 
     said = agreeing(audit)
-    assert "replaced" not in label({name: 1 - said[name] for name in audit.order[-3:]})
-    assert "3 labels of the draw were replaced by what the judge says" in label(said)
+    assert "Reviewers changed" not in label({name: 1 - said[name] for name in audit.order[-3:]})
+    assert "Reviewers changed 3 labels of the draw to the judge's decision" in label(said)

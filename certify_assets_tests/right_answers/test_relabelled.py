@@ -103,8 +103,8 @@ def test_labels_turned_towards_the_judge(call: Call, operated: Store) -> None:
     number = int(said.partition("labels changed: ")[2].partition(" ")[0])
     assert said == (
         f"Since these runs were first certified, labels changed: {number} (CAL {number}). The "
-        f"judge had decided {number} of the runs with changed labels; {number} of the labels now "
-        "agree with it."
+        f"judge had decided {number} of the runs with changed labels; {number} of these labels "
+        "now agree with it."
     )
     # the page says so where it says what is certified
     write_page(Workspace.open(operated.root).corpus("c").judge("lexical"))
