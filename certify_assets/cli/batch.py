@@ -91,19 +91,19 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group()
 def batch() -> None:
-    """Certify one finite batch by labels drawn from it, whatever its agents.
+    """Certify one finite batch by labels drawn from it, even if its agents are new.
 
-    `plan` fixes sets of runs before any draw, `draw` writes the runs to label, in order, and
-    `close` says whether the labels so far certify the batch: at most α of the runs that are decided
-    are wrong, with confidence 1 − δ over the draw alone.
+    `plan` fixes sets of runs before any draw. `draw` writes the runs to label, in order. `close`
+    says whether the labels so far certify the batch. At most α of the decided runs are wrong then,
+    with confidence 1 − δ over the draw alone.
     """
 
 
 @batch.command()
 @certificate_argument
 @scores_argument
-@click.option("--out", type=OUT, help="Write the plan here; draw and close take it.")
-@click.option("--history", type=PATH, help="Labelled past runs, by which sets are chosen.")
+@click.option("--out", type=OUT, help="Write the plan here, for draw and close.")
+@click.option("--history", type=PATH, help="Labelled past runs, to choose the sets.")
 @click.option("--threshold", type=Finite(), metavar="SCORE", help="The one threshold to certify.")
 @click.option(
     "--side",
@@ -121,10 +121,10 @@ def plan(
     reading: ReadingOptions,
     **asked: Any,
 ) -> None:
-    """Choose the sets to certify by what labels of them are expected to save.
+    """Choose the sets of runs whose certificate is expected to save the most review.
 
-    Sets are chosen by --history, by default at the certified thresholds. CERTIFICATE may certify
-    nothing where --history or --threshold is given. SCORES is the batch, with trajectory_id.
+    Without --history, the sets are those at the certified thresholds. With --history or
+    --threshold, CERTIFICATE may certify nothing. SCORES is the batch, with trajectory_id.
     """
     made, frozen, _ = _planned(certificate, scores, reading, split, **asked)
     if out is not None:
@@ -133,7 +133,7 @@ def plan(
     sides = [{**part.plan.model_dump(mode="json"), "sets": _sets(part)} for part in parts]
     blocks = [f"{WORDS[part.plan.side].capitalize()}: {_start(part)}" for part in parts]
     if made.cut is not None:
-        blocks.append(f"Runs up to the score {made.cut:g} may fail, the others pass.")
+        blocks.append(f"Scores up to {made.cut:g} may auto-fail, higher ones may auto-pass.")
     document = made.to_dict() | {"sides": sides}
     for name in ("expected_labels", "expected_net_share"):
         document[name] = math.fsum(item[name] for item in sides)
@@ -161,14 +161,14 @@ def _start(part: SideDraw) -> str:
     tables = [one.table for one in part.sets]
     needed = tables[0].needed.tolist()
     said = (
-        f"Start with the surest {tables[0].runs} runs. They are certified if the first {needed[0]} "
-        "labels show no error"
+        f"Start with the surest {tables[0].runs:,} runs. They are certified if the first "
+        f"{needed[0]:,} labels show no error"
     )
     if len(needed) > 1:
-        said += f", or the first {needed[1]} at most one"
+        said += f", or the first {needed[1]:,} at most one"
     if len(tables) > 1:
-        said += f"; then widen to {', '.join(str(table.runs) for table in tables[1:])}"
-    return f"{said}. About {part.plan.expected_labels:.0f} labels are expected."
+        said += f". Then widen to {' and '.join(f'{table.runs:,}' for table in tables[1:])}"
+    return f"{said}. About {part.plan.expected_labels:,.0f} labels are expected."
 
 
 @batch.command()
@@ -194,10 +194,10 @@ def draw(
 ) -> None:
     """Draw the runs to label, in their order.
 
-    CERTIFICATE is a plan, or a certificate whose thresholds are drawn for. The order follows from
-    the seed and the hash of plan and batch; `close` computes it again. SCORES.draw.json keeps seed
-    and hash: another draw of the same batch is refused, because draws that are repeated until one
-    suits prove nothing.
+    CERTIFICATE is a plan, or a certificate whose thresholds are to be certified. The order follows
+    from the seed and the hash of plan and batch; `close` computes it again. SCORES.draw.json keeps
+    seed and hash. A second draw of the same batch is refused: choosing among draws would void the
+    confidence.
     """
     keep_labels(out)
     found, _ = _drawn(certificate, scores, seed, reading, split)
@@ -215,7 +215,7 @@ def draw(
     answer(
         document,
         *figures("Draw", document),
-        f"Label the runs of {out} in their order; any part of them may be given.",
+        f"Label the runs of {out} from the first on; you can close after any number of them.",
         f"next: {shlex.join([*words, *reading_words(reading)])}",
     )
 
@@ -238,8 +238,8 @@ def close(
 ) -> None:
     """Certify the batch by the labels of its draw; exit 3 until the risk limit is met.
 
-    DRAW is the file as `draw` wrote it. LABELS has trajectory_id and outcome (0 or 1), and may hold
-    any part of the draw: of each set its first runs count, up to one without a label.
+    DRAW is the file as `draw` wrote it. LABELS has trajectory_id and outcome (0 or 1) of any part
+    of the draw. In each set, labels count up to the first run without one.
     """
     seed, rows = read_draw(drawn)
     found, reading = _drawn(certificate, scores, seed, reading, split)
@@ -281,7 +281,7 @@ def _to_do(wanted: Sequence[str], given: RunLabels, wrong: int) -> Iterator[str]
 
 
 def _shown(runs: Sequence[str]) -> str:
-    more = f" and {len(runs) - _SHOWN} more" if len(runs) > _SHOWN else ""
+    more = f" and {len(runs) - _SHOWN:,} more" if len(runs) > _SHOWN else ""
     return f"{', '.join(runs[:_SHOWN])}{more}"
 
 
@@ -321,8 +321,8 @@ def _planned(
     made = plan_certified(frozen, issued, side=side, history=past, **asked)
     if made is None:
         raise InputError(
-            f"No labels of {scores} are worth it: they are expected to cost more than they decide. "
-            "Review its runs, or name a --threshold."
+            f"Labels of {scores} are expected to save no review. Review all of its runs, or name "
+            "a --threshold."
         )
     return made.replace(scores=reading_of(issued[0].provenance)), frozen, reading
 

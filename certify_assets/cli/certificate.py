@@ -122,7 +122,7 @@ _SIX = "Proved under six assumptions: `certify show FILE` lists them, docs/few-l
 @click.option(
     "--sample",
     type=PATH,
-    help="The file of the draw that certify sample wrote, perhaps with its labels.",
+    help="The file that certify sample wrote, with or without its labels.",
 )
 @click.option(
     "--pool",
@@ -150,9 +150,10 @@ def certificate(
     """Certify what share of trajectories a judge may decide alone, on both sides.
 
     SCORES is a table (CSV, TSV, Parquet, Arrow, JSON, JSON Lines, Excel), or a log that certify
-    doctor reads, with --judge and --truth where it holds several. A table has the columns task_id,
-    score (higher = more likely a success; empty = unscored) and outcome (0, 1, or words such as
-    fail and pass). The columns trajectory_id, agent and split are optional; with split, the rows
+    doctor reads. Where a log has several judges or truths, name them with --judge and --truth.
+    A table has the columns task_id, score and outcome. A higher score is more likely a success; an
+    empty one is unscored. An outcome is 0, 1, or a word such as fail or pass.
+    The columns trajectory_id, agent and split are optional; with split, the rows
     with split=cal are used. The document holds a certificate a side and the shares decided and left
     to people. With --side it is one certificate.
     """
@@ -254,7 +255,7 @@ def _refuse(
     joint: object, procedure: str | None, pilot: Path | None, min_coverage: float | None
 ) -> None:
     if min_coverage is not None and procedure == "all":
-        raise click.UsageError("--min-coverage goes with one procedure; name it.")
+        raise click.UsageError("--min-coverage needs one procedure. Name it with --procedure.")
     if procedure != "all" and (pilot is None) == (procedure == "betting"):
         raise click.UsageError(
             f"{procedure or EVERY_PROCEDURE[0]} does not fit the pilot. Betting needs one (--set "
@@ -334,8 +335,8 @@ def _left_out(certificates: Sequence[Certificate]) -> list[str]:
     if not missing:
         return []
     return [
-        f"Left out, because table or settings do not fit: {', '.join(missing)}. Name one with "
-        "--procedure to see why."
+        f"These procedures do not fit the table or the settings: {', '.join(missing)}. To see why, "
+        "name one with --procedure."
     ]
 
 
@@ -348,8 +349,8 @@ def _procedures(certificates: Sequence[Certificate]) -> TextTable:
     holding = [name for name, items in rows.items() if items[0].validity != _NOT_HOLDING]
     best = max(holding, key=lambda name: decided[name], default="")
     return TextTable(
-        "Procedures, ▸ the one that decides most of those that hold where runs share a task. "
-        f"One that is chosen by its result is one of --set candidates={len(rows)}.",
+        "Procedures. ▸ marks the widest one that is valid when runs share a task. "
+        f"To choose one by its result, certify with --set candidates={len(rows)}.",
         ["procedure", *(WORDS[item.side] for item in next(iter(rows.values()))), "validity"],
         [
             [
@@ -366,11 +367,11 @@ def _procedures(certificates: Sequence[Certificate]) -> TextTable:
 @click.argument("file", type=PATH)
 @answers
 def show(file: Path) -> None:
-    """A certificate in words, with its hashes.
+    """Show a certificate in words, with its hashes.
 
-    FILE is one certificate or a document of several, also one of the platform. Nothing but FILE is
-    read. That the digests fit is checked (exit 3 where one does not); `certify verify` recomputes
-    the figures from the scores.
+    FILE is one certificate or a document of several, also one of the platform. Only FILE is read.
+    Its digests are checked (exit 3 where one does not fit). To recompute the figures from the
+    scores, use `certify verify`.
     """
     given = read_certificate_file(file)
     try:

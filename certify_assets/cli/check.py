@@ -98,11 +98,13 @@ def verify(
 ) -> None:
     """Recompute a certificate from its scores and compare every byte.
 
-    Exit 3, with the first difference, where the certificate was altered, is incomplete or is of
-    other scores. A certificate of betting needs its pilot table. Exit 2 where the file holds no
-    certificate, or its pool is not given. The scores cannot show the names and hashes under
-    provenance, nor the selection rule; the checks of the data root compare these. In a document of
-    several, each is recomputed, and what it says of them together.
+    Exit 3, with the first difference, where the certificate was altered, is incomplete or belongs
+    to other scores. Exit 2 where the file holds no certificate, or its pool is not given. A
+    certificate of betting needs its pilot table. In a document of several, each certificate is
+    recomputed, and so are their joint figures.
+
+    Scores cannot prove the names and hashes under provenance, nor the selection rule. The checks of
+    the data root compare these.
     """
     given = read_certificate_file(certificate)
     try:
@@ -156,7 +158,7 @@ def _difference(
 @click.option(
     "--disagreements",
     type=OUT,
-    help="Write decided rows whose label says otherwise here, the surest decision first.",
+    help="Write here the decided rows whose label disagrees, the surest decision first.",
 )
 @labels_option
 @judge_option
@@ -174,13 +176,14 @@ def audit(
     choice: Choice,
     reading: ReadingOptions,
 ) -> None:
-    """How the certified threshold does on other labelled tasks.
+    """Measure the error of a certified threshold on other labelled tasks.
 
-    CERTIFICATE is one certificate, or a document with one a side, each of which is audited;
-    --side, --alpha and --procedure choose from a document of more. Uses the rows with split=test
-    where SCORES has a split column. ERROR (exit 3): the task-level lower bound of the realised
-    error exceeds α. WARN: the point estimate does but not the bound, or too few tasks are covered
-    to tell. PASS otherwise.
+    CERTIFICATE is one certificate, or a document with one for each side. From a larger document,
+    --side, --alpha and --procedure choose. Where SCORES has a split column, the rows with
+    split=test are used.
+
+    ERROR (exit 3): the task-level lower bound of the realised error exceeds α. WARN: only the point
+    estimate does, or too few tasks are covered to tell. PASS otherwise.
     """
     certificates, reading = issued_and_reading(certificate, choice, reading)
     table = read_scores(scores, reading, outcomes=labels is None, judge=judge, truth=truth)
@@ -202,7 +205,7 @@ def audit(
         document["disagreements"] = found = _contradicted(decided, disagreements)
         lines += _confusion_lines(found)
     if both := int(np.count_nonzero(decided.rows.reasons == "overlap")):
-        lines.append(f"In both regions, and therefore in review: {number_of(both, 'row')}.")
+        lines.append(f"Under both thresholds, and so left to review: {number_of(both, 'row')}.")
     report_gate(
         scores.name,
         [f"The audit says {verdict}.", *map(_audit_sentence, each)],
@@ -218,7 +221,7 @@ def _audit_sentence(item: JsonObject) -> str:
     error = item["realized_error"]
     wrong = "" if error is None else f", {percent(error)} of them wrong on held-out tasks"
     share = f"{percent(item['coverage'])} decided{wrong}"
-    return f"audit of {item['side']}: {item['verdict']}: {share}. {item['reason']}".rstrip()
+    return f"audit of {WORDS[item['side']]}: {item['verdict']}: {share}. {item['reason']}".rstrip()
 
 
 def _contradicted(decided: Decisions, path: Path) -> JsonObject:
@@ -239,7 +242,7 @@ def _confusion_lines(contradicted: JsonObject) -> list[str]:
             f"  {WORDS[name]}: {of['failure']:,} failures, {of['success']:,} successes"
             for name, of in contradicted["confusion"].items()
         ),
-        f"wrote {contradicted['file']}: {runs} whose label says otherwise",
+        f"wrote {contradicted['file']}: {runs} whose label disagrees",
     ]
 
 
@@ -265,10 +268,10 @@ def _audits(certificates: Sequence[Certificate], test: ScoreTable) -> list[Audit
 def resample(
     scores: Path, split: str | None, draws: str, reading: ReadingOptions, **options: Any
 ) -> None:
-    """How often a threshold's error exceeds α when tasks are resampled.
+    """Estimate how often a threshold's error exceeds α when tasks are resampled.
 
-    On the scores from which a bootstrap chose its own threshold this passes by construction: it is
-    evidence only on other scores, or for another procedure's threshold.
+    On the scores from which a bootstrap chose the threshold, this passes by construction. It is
+    evidence only on other scores, or for the threshold of another procedure.
     """
     exact = draws == "exact"
     if not exact and not (draws.isdecimal() and int(draws) > 0):
@@ -292,8 +295,8 @@ def resample(
 @click.option(
     "--decisions",
     type=OUT,
-    help="Write every row with its decision and reason here. [default for a log of Inspect: the "
-    "log; a name with its ending takes a copy]",
+    help="Write every row with its decision and reason here. [default for a log of Inspect: edit the "
+    "log itself; another name with its ending gets a copy]",
 )
 @click.option(
     "--mlflow",
@@ -316,13 +319,13 @@ def decide(
 ) -> None:
     """Decide new trajectories: auto-fail (reject), auto-pass (release) or review (human).
 
-    CERTIFICATE is one certificate, or a document with one a side; --side, --alpha and --procedure
-    choose from a document of more. A row in both regions, an unscored row and every row where
-    nothing was certified go to review (exit 3 when nothing was certified at all). SCORES may be a
-    log of Inspect AI: its samples get the score "certified", as an edit with provenance.
+    CERTIFICATE is one certificate, or a document with one for each side. From a larger document,
+    --side, --alpha and --procedure choose. Rows under both thresholds and unscored rows go to
+    review. So does every row where nothing is certified (exit 3). SCORES may be a log of Inspect
+    AI: its samples get the score "certified", as an edit with provenance.
 
-    Files are CSV, Parquet or JSON Lines. A CSV is refused where a name begins like a formula, which
-    a spreadsheet would run.
+    Files are CSV, Parquet or JSON Lines. A name that a spreadsheet would run as a formula is
+    refused in a CSV.
     """
     keep_labels(queue)
     certificates, reading = issued_and_reading(certificate, choice, reading)
@@ -425,8 +428,7 @@ def report(
     """Draw a certificate as a page that opens from disk.
 
     CERTIFICATE is one certificate or a {"certificates": [...]} document, from which --side, --alpha
-    and --procedure choose; every one drawn must be of SCORES, and is recomputed before (exit 3
-    where one is not).
+    and --procedure choose. Each is first recomputed from SCORES (exit 3 where one does not match).
     """
     from certify_assets.reports.certificate_page import page_title, render_page
 

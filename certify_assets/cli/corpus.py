@@ -25,6 +25,7 @@ from certify_assets.cli.output import (
 )
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
+from certify_assets.words import number_of
 
 if TYPE_CHECKING:
     from certify_assets.corpora.config import CorpusConfig
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.storage.store import Store
 
-_UNCHANGED = "No run changes: these are the runs that the corpus has."
+_UNCHANGED = "The corpus has these runs already; nothing changes."
 # what an import says of the profile
 _IMPORTED = (
     *("trajectories", "tasks", "unlabelled", "success_rate", "icc", "deff", "n_eff"),
@@ -43,7 +44,7 @@ _COUNTED = ("unlabelled", "duplicates", "dropped", "notes", "label_facts")
 
 @click.group()
 def corpus() -> None:
-    """Import, list and show corpora, or take one out (rm)."""
+    """Import, list, show and remove corpora."""
 
 
 @corpus.command("import")
@@ -62,9 +63,9 @@ def corpus() -> None:
 @click.option(
     "--replace",
     is_flag=True,
-    help="Make a new version of the corpus from PATHS; settings and splits stay.",
+    help="Make a new version of the corpus from PATHS alone; settings and splits stay.",
 )
-@click.option("--add", is_flag=True, help="As --replace, with PATHS added to the present ones.")
+@click.option("--add", is_flag=True, help="Make a new version from the present paths and PATHS.")
 @store_option
 @answers
 def import_(
@@ -77,11 +78,11 @@ def import_(
     add: bool,
     store: Store,
 ) -> None:
-    """Read agent runs into a corpus and add its partition.
+    """Read agent runs into a corpus, and add its partition in Dagster.
 
     PATHS are files, folders or archives, or URLs such as s3://bucket/runs, whose files are copied
-    to be read. Prints what was read, what was left out, by reason, and
-    whether CAL and TEST of its split are large enough for a certificate and its audit.
+    to be read. Prints what was read, what was left out and why, and whether the calibration tasks
+    suffice for a certificate.
     """
     from certify_assets.cli.launching import change_partition, report_stored
     from certify_assets.corpora.config import CorpusConfig
@@ -89,7 +90,7 @@ def import_(
     from certify_assets.storage.urls import absolute, is_url
 
     if add and replace:
-        raise InputError("give --add or --replace: PATHS are added, or the only ones.")
+        raise InputError("--add and --replace exclude each other. Give one of them.")
     if name in EMBEDDED:
         raise InputError(
             f"{name} is the name of a corpus that comes with the package; choose another."
@@ -129,11 +130,11 @@ def import_(
         document,
         *figures(f"Corpus {name}", printed),
         *(
-            f"{reason} ({number}), the first: {summary.examples.get(reason, 'not described')}"
+            f"{reason} ({number:,}), the first: {summary.examples.get(reason, 'not described')}"
             for reason, number in profile.dropped.items()
         ),
         *(
-            f"{sentence} Where the tasks are separate, --set accept_shared_tasks=REASON."
+            f"{sentence} If the tasks are separate, give --set accept_shared_tasks=REASON."
             for sentence in overlap.sentences
         ),
         # TEST audits and certifies nothing: its gate says nothing that a user could act on here
@@ -147,7 +148,7 @@ def _given(
     """Return what the command says of the configuration of a corpus, by its keys."""
     given = dict(settings)
     if own := sorted({"name", "paths", "format", "options"} & given.keys()):
-        raise InputError(f"--set takes no {own[0]}; the command has an argument for it.")
+        raise InputError(f"--set does not take {own[0]}. Use the command's own argument for it.")
     if format_name is not None:
         given["format"] = format_name
     if format_name is not None or options:
@@ -165,8 +166,8 @@ def _imported(
     registered, replaces = Corpus(store, config.name), add or replace
     is_known = registered.has("corpus.json")
     if is_known and replaces:
-        what = "added to" if add else "put in place of"
-        say(f"{registered} is registered already: this is {what} its {_size(registered)}.")
+        what = "are added to" if add else "replace"
+        say(f"{registered} is registered already: these runs {what} its {_size(registered)}.")
         config = _delivered(registered.config, config, given, add=add)
     # the call before this one may have been killed once it had stored the corpus
     elif is_known and config != registered.config:
@@ -184,15 +185,15 @@ def _imported(
 
 def _registered_already(corpus: Corpus) -> InputError:
     return InputError(
-        f"a corpus called {corpus} is registered already ({_size(corpus)}); import under another "
-        "name, or give --replace or --add, which make a new version of it."
+        f"a corpus called {corpus} is registered already ({_size(corpus)}). Give another name, or "
+        "--replace or --add for a new version of it."
     )
 
 
 def _size(corpus: Corpus) -> str:
     if not corpus.has("import.json"):
-        return "not yet read"
-    return f"{corpus.import_summary.trajectories} trajectories"
+        return "runs not read yet"
+    return number_of(corpus.import_summary.trajectories, "run")
 
 
 def _delivered(
@@ -206,8 +207,8 @@ def _delivered(
     design = ("profile", "seed", "rl")
     if any(getattr(made, name) != getattr(registered, name) for name in design):
         say(
-            "Another profile, seed or rl assigns every task to a split again: TEST runs that "
-            "were read before stay read, and their audits say so."
+            "Another profile, seed or rl assigns all tasks to splits again. TEST runs that were "
+            "read before still count as read in later audits."
         )
     return made
 
@@ -218,7 +219,7 @@ def _profile(imported: Corpus) -> CorpusProfile:
     try:
         manifest = imported.plan_splits(imported.runs["task_id"].unique())
     except InputError as error:
-        say(f"The corpus is stored but cannot be split. {error} The gate below counts all tasks.")
+        say(f"The corpus is stored but cannot be split. {error} The gate below is for all tasks.")
     return imported.measured_profile(manifest)
 
 
@@ -226,7 +227,7 @@ def _profile(imported: Corpus) -> CorpusProfile:
 @store_option
 @answers
 def list_(store: Store) -> None:
-    """List the corpora of the data root, with what was read of each."""
+    """List the corpora of the data root with their sizes and versions."""
     from certify_assets.corpora.config import load_config, registered_corpora
 
     configs = [
@@ -251,14 +252,14 @@ def _listed(corpus: Corpus) -> dict[str, int | str | None]:
 
 @corpus.command("rm")
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Needed: say that you mean it.")
+@click.option("--yes", is_flag=True, help="Confirm the removal (required).")
 @store_option
 @answers
 def remove(name: str, yes: bool, store: Store) -> None:
-    """Take a corpus and its partition out; its source files, certificates and history stay.
+    """Remove the runs, splits and partition of a corpus.
 
-    Stay: judges and certificates, the ledger of TEST, and the list of versions. A corpus that a
-    component declares comes back when its files or settings change.
+    Its source files, judges, certificates, versions and the ledger of TEST are kept. A corpus that
+    a Dagster component declares comes back when its files or settings change.
     """
     from certify_assets.cli.launching import change_partition
     from certify_assets.corpora.config import remove_corpus, require_removable
@@ -277,15 +278,15 @@ def remove(name: str, yes: bool, store: Store) -> None:
 
 @corpus.command("show")
 @click.argument("name")
-@click.option("--page", type=OUT, metavar="FILE", help="Draw the corpus's page here as well.")
+@click.option("--page", type=OUT, metavar="FILE", help="Also write the corpus's page here.")
 @store_option
 @answers
 def show(name: str, page: Path | None, store: Store) -> None:
     """Describe a corpus before any judge reads it.
 
     Prints profile, gates, flip rates, leak checks, labels, texts, and what the import left out.
-    What the data root does not hold yet is measured, not stored. Outcomes of TEST are in no figure
-    but the profile's own.
+    What is not stored yet is computed for this call only. Outcomes of TEST enter no figure except
+    those of the profile.
     """
     from certify_assets.corpora.report import gather_report
     from certify_assets.reports.corpus_page import corpus_sections, render_corpus, standing

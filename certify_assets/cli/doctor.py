@@ -101,7 +101,7 @@ def _there(found: DoctorReport, labels: Path | None) -> Iterator[str]:
     """Say what is there."""
     counts = found.found
     least, median, most = counts["attempts"].values()
-    each = f"{least} to {most}, mostly {median}" if least < most else f"{most}"
+    each = f"{least:,} to {most:,}, mostly {median:,}" if least < most else f"{most:,}"
     runs, tasks = number_of(counts["runs"], "run"), number_of(counts["tasks"], "task")
     agents = f", {len(counts['agents'])} agents" if len(counts["agents"]) > 1 else ""
     yield f"{found.title}: {runs} of {tasks} ({each} of each task){agents}"
@@ -130,8 +130,8 @@ def _compared(judges: Sequence[JudgeAnswer]) -> Iterator[str]:
         area = "" if one.auroc is None else f" (AUROC {one.auroc:.2f})"
         yield f"  {one.name}{area}: {shares or 'nothing certified'}"
     yield (
-        f"{len(judges)} judges are compared, so each has δ = 0.05 / {len(judges)}: the best of "
-        "them keeps 95 % confidence. --judge NAME tests one, chosen beforehand, at the whole δ."
+        f"{len(judges)} judges are compared, so each has δ = 0.05 / {len(judges)}. The best of "
+        "them keeps 95 % confidence. If you chose one beforehand, --judge NAME gives it all of δ."
     )
 
 
@@ -171,7 +171,7 @@ def _offered(found: DoctorReport) -> Iterator[str]:
     rate, area = found.guess
     if found.plan is None:
         tasks = number_of(found.found["tasks"], "task")
-        yield f"{tasks} can promise nothing if the judge's AUROC is {area:.2f}."
+        yield f"With {tasks}, nothing can be promised if the judge's AUROC is {area:.2f}."
         return
     known = "A guess: half of the runs succeed, AUROC"
     if found.guess != GUESS:

@@ -50,7 +50,7 @@ _COUNTS = ("batch", "runs", "new", "changed", "known", "files")
     type=OUT,
     help="Write every row of this call's batches here (CSV, Parquet or JSON Lines).",
 )
-@click.option("--dry-run", is_flag=True, help="Say what is new; store and decide nothing.")
+@click.option("--dry-run", is_flag=True, help="Only report what is new; store and decide nothing.")
 @click.option(
     "--draw",
     is_flag=True,
@@ -59,7 +59,7 @@ _COUNTS = ("batch", "runs", "new", "changed", "known", "files")
 @click.option(
     "--new-tasks",
     is_flag=True,
-    help="Tasks with new ids are new, though known ones have their instructions.",
+    help="Accept tasks with new ids as new, even if known tasks have the same instructions.",
 )
 @click.option("--undo", metavar="BATCH", help="Take an unreviewed batch back; read nothing.")
 @answers
@@ -76,15 +76,15 @@ def ingest(
 ) -> None:
     """Decide new runs of a corpus: auto-fail, auto-pass or review.
 
-    Format and options are by default those of the corpus, auto where it comes with the package.
-    Without PATH the files in inbox/CORPUS/ of the data root are read. PATH is a file, folder or
-    archive of runs, or an fsspec URL, whose files are copied within limits. For a table of scores
-    use `certify decide`. Outcomes are not needed and never read. Runs that a batch holds already
-    are counted and left. A killed call is resumed.
+    PATH is a file, folder or archive of runs, or an fsspec URL whose files are copied. Without PATH
+    the files in inbox/CORPUS/ of the data root are read. Format and options are those of the
+    corpus; for an embedded corpus the format is detected. For a table of scores use `certify
+    decide`.
 
-    Tasks whose runs are all reviewed are drawn before anything is scored. Where the deployment is
-    not valid (see `certify ops status CORPUS`), every run goes to review with the reason, and
-    the exit code is 3.
+    Outcomes are not needed and never used. Runs that a batch holds already are counted and skipped.
+    A killed call is resumed. The audit sample is drawn before anything is scored. Where the
+    deployment is not valid (see `certify ops status CORPUS`), every run goes to review with the
+    reason, and the exit code is 3.
     """
     from certify_assets.cli.launching import report_stored
     from certify_assets.operations.batch_audit import batch_audits, standing_record
@@ -95,7 +95,7 @@ def ingest(
 
     if undo is not None:
         if paths or dry_run or draw:
-            raise InputError("--undo takes a batch back and reads nothing; give it alone.")
+            raise InputError("--undo only takes a batch back. Give it alone.")
         undo_batch(corpus, undo)
         report_stored(corpus, "ops ingest --undo", "operations/decisions")
         answer(
@@ -103,7 +103,7 @@ def ingest(
             f"{undo} is taken back; its runs may come again.",
         )
     if dry_run and draw:
-        raise InputError("--dry-run stores nothing and --draw draws; give one of them.")
+        raise InputError("--dry-run and --draw exclude each other. Give one of them.")
     received = receive(
         corpus,
         [absolute(path) for path in paths],
@@ -199,7 +199,7 @@ def _decided(record: BatchRecord) -> list[Any]:
     return [
         decisions_table(title, record.decisions),
         *(f"  {REASON_WORDS[name]}: {number:,}" for name, number in record.reasons.items()),
-        f"Reviewers are asked about: {asked or 'nothing'}",
+        f"Runs for reviewers: {asked or 'none'}",
         *(f"Promise: {promise}" for promise in record.promises),
         *record.remarks,
     ]
@@ -221,11 +221,10 @@ def _decided(record: BatchRecord) -> list[Any]:
 def export(corpus: Corpus, path: str, tool: str, batch: str) -> None:
     """Write decisions as a file that a tracing tool imports, or log them as assessments in MLflow.
 
-    Langfuse takes a file of scores, LangSmith one of feedback.
-    There is one score, feedback or assessment a run, with its reason and certificate, which
-    replaces the one before, so that it is there once however often it is written. Provisional runs
-    are counted and left out. Where Langfuse's limit of a request asks for it, FILE-2 and more are
-    written.
+    Langfuse takes a file of scores, LangSmith one of feedback. Each run has one score, feedback or
+    assessment, with its reason and certificate. A later export replaces it. Provisional runs are
+    counted and left out. A file too large for one request to Langfuse is split into FILE, FILE-2
+    and so on.
     """
     from certify_assets.operations.decision_exports import export_decisions, log_decisions
     from certify_assets.storage.tracking import without_credentials
@@ -238,15 +237,15 @@ def export(corpus: Corpus, path: str, tool: str, batch: str) -> None:
     if tool != "mlflow":
         del document["unchanged"]
     where = ", ".join(map(str, made.files)) or without_credentials(path)
-    answer(document, *figures(f"{made.written} decisions for {tool}: {where}", document))
+    answer(document, *figures(f"{made.written:,} decisions for {tool}: {where}", document))
 
 
 _SHOWN = 2
 _OUTCOMES = ("failure", "success")
 _USES = {
-    "monitor": "drawn: they feed the monitor",
+    "monitor": "drawn: counted by the monitor",
     "labelled": "drawn and labelled: the label counts",
-    "not_drawn": "not drawn: no random sample, so they feed nothing",
+    "not_drawn": "not drawn: no random sample, only listed",
 }
 
 
@@ -257,19 +256,21 @@ _USES = {
     "--source",
     default="outcome",
     metavar="NAME",
-    help="Where the outcomes come from, such as ci or refund; one outcome of a run from each.",
+    help="Where the outcomes come from, such as ci or refund. A source has one outcome of a run.",
 )
 @column_options
 @answers
 def outcomes(corpus: Corpus, path: Path, source: str, reading: ReadingOptions) -> None:
-    """Add outcomes that got known after runs were decided: CI results, reverts, refunds.
+    """Add outcomes that became known after runs were decided: CI results, reverts, refunds.
 
     FILE is a table with trajectory_id and outcome. Runs that no batch decided are counted and left
     out; a file of such runs alone is refused. The same file again adds nothing. Where two sources
-    differ, the later one counts and the run is listed. Outcomes of drawn
-    runs feed the monitor, in the order of the draw: one counts once every drawn run before it has
-    an outcome or a label. Labels of reviewers go before outcomes, and contradictions are listed.
-    Outcomes of other runs are listed and feed nothing. Exit 3 where the monitor raises an alarm.
+    differ, the later one counts and the run is listed. A label of a reviewer overrides an outcome,
+    and contradictions are listed.
+
+    The monitor reads outcomes of drawn runs in the order of the draw. An outcome counts once every
+    drawn run before it has an outcome or a label. Outcomes of other runs are only listed. Exit 3
+    where the monitor raises an alarm.
     """
     from certify_assets.operations.outcomes import decided_outcomes, import_outcomes
 
@@ -300,7 +301,7 @@ def outcomes(corpus: Corpus, path: Path, source: str, reading: ReadingOptions) -
         f"{number_of(made.added, 'outcome')} added, {made.stood_already:,} known before.",
         TextTable("Known outcomes", ["use", "runs", "decided wrongly"], rows),
         *_listed("Decided wrongly", wrong),
-        *_listed("Reviewers, or another source before, said otherwise", contradictions),
+        *_listed("A reviewer or an earlier source disagrees", contradictions),
     ]
     if made.unknown:
         blocks.insert(1, f"In no decided batch: {number_of(len(made.unknown), 'run')}.")
@@ -317,7 +318,7 @@ def _monitored(corpus: Corpus) -> MonitorRecord | None:
     try:
         found = monitor_deployed(corpus)
     except CertifyError as error:
-        say(f"warning: the outcomes are stored, and the monitor did not read them: {error}")
+        say(f"warning: the outcomes are stored, but the monitor could not read them: {error}")
         return None
     _draw_monitor(corpus)
     return found

@@ -30,6 +30,7 @@ from certify_assets.errors import InputError
 from certify_assets.judges.base import judge_auroc
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import judge_problems, judges
+from certify_assets.words import number_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +54,7 @@ judge_option = click.option(
     "--judge",
     "name",
     default="lexical",
-    help="Which judge; `certify judge list` names them, those of judges.yaml too.",
+    help="Name of the judge; `certify judge list` shows all, also those of judges.yaml.",
 )
 
 
@@ -66,10 +67,10 @@ def judge() -> None:
 @store_option
 @answers
 def list_(store: Store) -> None:
-    """List the judges and what each is: those of the platform, then those of judges.yaml.
+    """List and describe the judges: those of the platform, then those of judges.yaml.
 
-    judges.yaml is stored in the data root or where CERTIFY_JUDGES says; exit 2 where something of
-    it cannot be used.
+    judges.yaml is read from the data root, or from the path in CERTIFY_JUDGES. Exit 2 where a part
+    of it cannot be used.
     """
     place = store.root
     known, problems = judges(place), judge_problems(place)
@@ -90,9 +91,9 @@ def list_(store: Store) -> None:
 def train(corpus: Corpus, name: str) -> None:
     """Train a judge on the SFT split of a corpus, which must be split already.
 
-    Seconds for judges of words and structure; minutes on two cores for a language model, whose
-    training resumes where it was killed. An endpoint judge is not trained but registered: its
-    server is asked what it is, and settings, prompt and answer are stored.
+    Judges of words and structure train in seconds, language models in minutes on two cores. A
+    killed training of a language model is resumed. An endpoint judge is registered, not trained:
+    the server is asked which model it serves, and settings, prompt and answer are stored.
     """
     from certify_assets.cli.launching import report_stored
 
@@ -105,7 +106,7 @@ def train(corpus: Corpus, name: str) -> None:
     blocks = figures(f"{name} on {corpus}", document, most=_SHOWN)
     blocks.append(judge.family.describe(record))
     if document["selection"]:
-        title = "Candidates on CAL, each at the level that pays for all"
+        title = "Candidates on CAL; δ is divided by their number"
         blocks.append(table(title, document["selection"], ("name", "alpha", "coverage")))
     answer(document, *blocks)
 
@@ -126,18 +127,18 @@ def score(
 ) -> None:
     """Score runs with the judge that was trained on CORPUS.
 
-    Without PATHS the RL, CAL and TEST splits of the corpus are scored and stored; TEST rows carry
-    no outcome. PATHS are new runs, files, folders or archives: their scores go to --out, for
-    `certify decide`, `audit` or `monitor`; an outcome is kept where a run has one. An endpoint
-    judge asks its server, resumes where it was stopped, and says what it cost.
+    Without PATHS, the RL, CAL and TEST splits of the corpus are scored and stored; TEST rows carry
+    no outcome. PATHS are files, folders or archives of new runs. Their scores go to --out, for
+    `certify decide`, `audit` or `monitor`, with the outcomes that the runs have. An endpoint judge
+    asks its server, resumes where it was stopped, and prints what it cost.
     """
     from certify_assets.cli.launching import report_stored
 
     if paths and out is None:
-        raise InputError("there is no place for the scores of new runs; give one with --out.")
+        raise InputError("scores of new runs need a file. Name one with --out.")
     if out is not None and out.suffix.lower() not in _TABLES:
         raise InputError(
-            f"{out} does not end in {', '.join(_TABLES)}; choose one of them for --out."
+            f"{out} has an unknown ending. Give --out a name that ends in {', '.join(_TABLES)}."
         )
     judged = JudgedCorpus(corpus, name)
     if paths:
@@ -179,7 +180,8 @@ def _new_runs(
     name = judge.corpus.name
     with gather_corpus(paths, format=format_name, name=name, options=unlabelled) as (runs, found):
         frame = to_frame(runs.trajectories())
-    say(f"{len(frame)} runs read as {found.format}; left out: {figure('dropped', found.dropped)}.")
+    runs = number_of(len(frame), "run")
+    say(f"{runs} read as {found.format}; left out: {figure('dropped', found.dropped)}.")
     for sentence in read_alike(found.read_as):
         say(sentence)
     with progress() as report:
@@ -195,9 +197,9 @@ def _new_runs(
 def compare(corpora: tuple[str, ...], html: Path | None, store: Store) -> None:
     """Compare the judges of corpora: ranking, certified coverage, audit, cost.
 
-    CORPORA are names; without them every corpus of the data root that a judge has scored. Says
-    which judge is best at what, and what does not help. TEST figures are those of the audits:
-    nothing here reads TEST. Exit 3 where no corpus has scores.
+    CORPORA are names. Without them, every corpus of the data root that a judge has scored is
+    compared. Prints the best judge for each measure, and judges that add nothing. TEST figures come
+    from the audits: TEST is not read again. Exit 3 where no corpus has scores.
     """
     from certify_assets.corpora.config import load_config
     from certify_assets.operations.comparison import compare_corpora

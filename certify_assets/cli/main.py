@@ -39,24 +39,24 @@ _SECTIONS: Final[dict[str, dict[str, str]]] = {
         "decide": "Decide new trajectories: auto-fail, auto-pass or review.",
         "batch": "Certify one finite batch by labels drawn from it.",
         "monitor": "Raise an alarm when newly labelled tasks show an error above α.",
-        "plan": "Plan the sample size: tasks needed, predicted coverage, gates.",
+        "plan": "Plan the labels: expected share decided, tasks needed, gates.",
         "report": "Draw a certificate as a page that opens from disk.",
         "resample": "Estimate how often a threshold's error exceeds α under resampled tasks.",
     },
     "Corpora and judges": {
         "run": "Run the pipeline of one corpus, from runs to pages.",
         "demo": "Run the pipeline of the embedded corpora.",
-        "corpus": "Import, list and show corpora, or take one out (rm).",
+        "corpus": "Import, list, show and remove corpora.",
         "judge": "Train, score and compare judges.",
     },
     "Operation": {
         "ops": "Deploy judges, decide new runs, recertify, and trace decisions.",
         "review": "Show, export, serve and import the review queue.",
-        "ledger": "Show who read TEST; verify and export the ledger.",
+        "ledger": "Show who read TEST; verify, export and blank the ledger.",
         "backup": "Copy the data root into a folder while others work.",
-        "restore": "Make an empty data root that of a backup.",
-        "gc": "Remove objects that nothing in the ledger names.",
-        "pages": "Make the copies below pages/ again.",
+        "restore": "Restore a backup into an empty data root.",
+        "gc": "Remove stored objects that no event in the ledger names.",
+        "pages": "Write the copies of all pages below pages/ again.",
     },
     "Research": {
         "research": "Run the study, the certifiability law, the simulation and harvests.",
@@ -166,7 +166,7 @@ def cli() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; every foreseen error is one sentence on stderr."""
+    """Run the command line; every foreseen error is one line on stderr."""
     # imports and tables make millions of objects that stay: Python would go through all of them
     # again and again for cycles, which takes a tenth of a run
     gc.set_threshold(20_000, 50, 20)

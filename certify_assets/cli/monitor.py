@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @click.option(
     "--labels",
     type=PATH,
-    help="Labels by trajectory_id in the order in which they came, where SCORES has no outcomes.",
+    help="Labels by trajectory_id in the order of their arrival, if SCORES has no outcomes.",
 )
 @judge_option
 @truth_option
@@ -57,19 +57,19 @@ def monitor(
 ) -> None:
     """Raise an alarm when newly labelled tasks show an error above α.
 
-    Of a certificate that keeps α on average, the alarm is about its cap at 2α.
+    The alarm (exit 3) is false with probability at most δ, even if you look after every label. For
+    a certificate that keeps α on average, it is about the cap at 2α.
 
-    SCORES is a score table or a log with an outcome in every row, in the order in which the rows
-    came. A task has the place of its first row. With --labels the outcomes and their order are
-    those of that file, and runs that it does not name are left out. The tasks were drawn at random
-    before scoring, and all their attempts are labelled. A task that waits for labels of attempts is
-    left out and counted, unless the file is that of a draw. A column provenance that says anything
-    but audit_sample, or a column audit_sample that is not true, is refused. Rows that CERTIFICATE
-    does not decide say nothing about its error; a task without any other is counted and no more. Of
-    a document with one certificate a side every certified one is monitored; --side picks one.
+    SCORES is a score table or a log with an outcome in every row, in the order of their arrival.
+    A task has the place of its first row. With --labels, outcomes and order come from that file,
+    and runs that it does not name are left out. From a document with one certificate for each side,
+    all certified ones are monitored; --side picks one.
 
-    The alarm (exit 3) is false with probability at most δ, however often one looks. A task weighs
-    by the share of its attempts that is covered.
+    The tasks must be drawn at random before scoring, with all attempts labelled. A task with
+    unlabelled attempts is left out and counted, unless --labels is the file of a draw. Rows are
+    refused if their column provenance is not audit_sample, or their column audit_sample is not
+    true. Only rows that CERTIFICATE decides count. A task weighs by the share of its attempts that
+    are decided.
     """
     from certify_assets.certificates import monitor_certificate
     from certify_assets.certificates.sides import budget_words
@@ -126,7 +126,7 @@ def _whole_tasks(whole: ScoreTable, table: ScoreTable) -> tuple[ScoreTable, list
             "attempts of a task, or take runs that were not drawn out of the table."
         )
     number = "1 task waits" if len(waiting) == 1 else f"{len(waiting):,} tasks wait"
-    message = f"{number} for labels of some attempts; left out until every attempt has one."
+    message = f"{number} for labels of some attempts; not counted until every attempt has one."
     return found, [{"code": "partly_labelled", "message": message}]
 
 

@@ -23,6 +23,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import SIDES
+from certify_assets.words import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,21 +65,21 @@ for _command in (export, ingest, outcomes, recertify):
 @click.option(
     "--accept-choice",
     is_flag=True,
-    help="Deploy although the judge was chosen by certificates that do not pay for the choice.",
+    help="Deploy although certificates chose the judge without a smaller δ for the choice.",
 )
 @accept_relabelled_option
 @click.option(
     "--audit-rate",
     type=SHARE,
-    help="Share of tasks of which reviewers read a run. [default: as before, first .05]",
+    help="Share of tasks in the audit sample. [default: as before, at first .05]",
 )
 @click.option(
     "--draw-seed",
     "seed",
     type=NATURAL,
     help=(
-        "Seed of the draw; keep it from those who write the agents. [default: as before, "
-        "at first drawn now]"
+        "Seed of the draw; keep it secret from those who write the agents. [default: as before, "
+        "at first a random one]"
     ),
 )
 @answers
@@ -93,10 +94,10 @@ def deploy(
 ) -> None:
     """Let a certified judge decide the new runs of a corpus.
 
-    The deployment is refused (exit code 3) where certificates do not recompute or are stale. It is
-    also refused where nothing is certified, where the audit on TEST failed, or after an alarm.
-    MLflow gets a version of the model certify-CORPUS, with the alias deployed and the certificates.
-    Where MLflow does not answer, the deployment holds and says so.
+    The deployment is refused (exit code 3) if certificates do not recompute or are stale. It is
+    also refused if nothing is certified, if the audit on TEST failed, or after an alarm. MLflow
+    gets a version of the model certify-CORPUS, with the alias deployed and the certificates. If
+    MLflow does not answer, the judge is deployed all the same, with a warning.
     """
     from certify_assets.operations.deploying import CHOSEN, RELABELLING_ACCEPTED, RESPLIT_ACCEPTED
     from certify_assets.operations.deploying import deploy as deploy_judge
@@ -122,10 +123,10 @@ def deploy(
 @click.argument("number", type=COUNT, required=False)
 @answers
 def rollback(corpus: Corpus, number: int | None) -> None:
-    """Deploy again what deployment NUMBER was. [default: the one before the current]
+    """Return to deployment NUMBER. [default: the one before the current]
 
     Judge, budgets, rates and seed of the draw are those of that deployment. The checks are those of
-    `certify ops deploy`. Without NUMBER a second call changes nothing.
+    `certify ops deploy`. Without NUMBER, a second call changes nothing.
     """
     from certify_assets.operations.deploying import redeploy
     from certify_assets.operations.deployment import read_deployments
@@ -150,7 +151,7 @@ def _answer_deployed(corpus: Corpus, command: str, made: DeploymentRecord) -> No
 
     report_stored(corpus, command, "operations/deployment")
     if made.mlflow is not None and "error" in made.mlflow:
-        say(f"MLflow: {made.mlflow['error']}; the deployment holds without the record.")
+        say(f"warning: deployed, but MLflow has no record of it: {made.mlflow['error']}.")
     said = [Sides(kept_certificates(corpus, made)).sentence]
     said += [f"{finding['code']}: {finding['message']}" for finding in made.findings]
     answer({**made.to_dict(), "decides": True}, *_deployed(made), *said)
@@ -167,9 +168,10 @@ def _deployed(made: DeploymentRecord) -> list[Any]:
 def status(corpus: Corpus) -> None:
     """Show which judge is deployed, and whether it still decides (exit 3 where it does not).
 
-    It also lists batches with runs that the corpus certificate does not cover. A batch is
-    provisional while labels of its draw are wanted, then certified or to_reviewers. Batches that
-    the labels settle are closed first. An audit that was edited is named, with exit code 3.
+    Also lists the batches with runs that the corpus certificate does not cover. Such a batch is
+    provisional until the labels of its draw suffice, then certified or to_reviewers. Batches whose
+    labels suffice are closed by this command. Exit 3 also where the stored draw of a batch was
+    edited.
     """
     from certify_assets.cli.launching import report_stored
     from certify_assets.operations.batch_audit import audits_version
@@ -221,8 +223,9 @@ def status(corpus: Corpus) -> None:
         blocks += ["It decides new runs.", behind(corpus, found) or None]
     blocks += [*_batches(audits), *faults.values(), *(item["sentence"] for item in waiting)]
     if known["runs"]:
-        wrong = f"{known['wrong']} decided wrongly"
-        blocks.append(f"Outcomes known afterwards: {known['runs']} runs, {wrong}.")
+        wrong = f"{known['wrong']:,} decided wrongly"
+        runs = number_of(known["runs"], "run")
+        blocks.append(f"Outcomes known afterwards: {runs}, {wrong}.")
     answer(document, *blocks, code=0 if refusal is None and not faults else NOTHING)
 
 
@@ -257,16 +260,15 @@ def history(corpus: Corpus) -> None:
 
 @ops.command()
 @click.argument("name", metavar="ID")
-@click.option("--corpus", help="Corpus to look in, where an ID is in several. [default: all]")
+@click.option("--corpus", help="Corpus to search, if several have the ID. [default: all]")
 @store_option
 @answers
 def lineage(name: str, corpus: str | None, store: Store) -> None:
-    """Follow a decision, a certificate or a batch to the files that it comes from.
+    """Trace a decision, a certificate or a batch back to its source files.
 
     ID is the trajectory_id of a decided run, the beginning of a certificate's SHA-256 (8 digits or
-    more), or a batch. Each link has a hash, which is compared with what is stored now. It holds,
-    differs or is missing; exit 3 where one does not hold. A source file that was moved is reported
-    and breaks nothing.
+    more), or a batch. The hash of each link is compared with what is stored now: it holds, differs
+    or is missing. Exit 3 where a link does not hold. A missing source file is only reported.
     """
     from certify_assets.operations.lineage import follow
 
@@ -278,9 +280,9 @@ def lineage(name: str, corpus: str | None, store: Store) -> None:
     count = Counter(link.status for link in links.values())
     said = "Every link holds."
     if broken:
-        said = f"{len(broken)} links do not hold."
+        said = f"Links that do not hold: {len(broken):,}."
     elif moved := count["missing"]:
-        said = f"{count['holds']} links hold. Moved source files: {moved}; they break nothing."
+        said = f"{count['holds']:,} links hold. Source files that were moved: {moved:,}."
     document = {
         "id": name,
         "corpus": whose,
@@ -306,7 +308,7 @@ def _lines(link: Link, depth: int = 0) -> Iterator[str]:
         else:
             hidden += 1
     if hidden:
-        yield "  " * (depth + 1) + f"and {hidden} more source files, none of which differs"
+        yield "  " * (depth + 1) + f"and {hidden:,} more source files that hold or were moved"
 
 
 def _budgets(alphas: tuple[str, ...]) -> dict[str, float] | float | None:
@@ -321,7 +323,8 @@ def _budgets(alphas: tuple[str, ...]) -> dict[str, float] | float | None:
             budget = 0.0
         if not 0 < budget < 1 or side not in sides or side in named:
             raise click.UsageError(
-                f"--alpha {text!r} is no budget. Give .1, or one a side: reject=.1 and release=.2."
+                f"--alpha {text!r} is not a budget. Give one for both sides (.1), or one for a "
+                "side (reject=.1)."
             )
         if not found:
             return budget

@@ -109,7 +109,7 @@ labels_option = click.option(
     "--labels", type=PATH, help="Labels by trajectory_id, in place of the outcomes of SCORES."
 )
 split_option = click.option(
-    "--split", help="Rows to use, by the table's split column. [default: all]"
+    "--split", help="Use only the rows with this value in the column split. [default: all]"
 )
 
 pilot_option = click.option(
@@ -166,7 +166,7 @@ def source_options(command: _Command) -> _Command:
             "--format",
             "format_name",
             metavar="NAME",
-            help="Source format, or auto to take the one that fits.",
+            help="Source format, or auto to detect it.",
         ),
     ):
         command = option(command)

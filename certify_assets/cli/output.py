@@ -365,6 +365,8 @@ def section_blocks(sections: Iterable[Section]) -> Iterator[Any]:
 
 def _number(value: float) -> str:
     """Write a number with three decimals, or four digits where it is large or very small."""
+    if 1000 <= abs(value) < 1e9:
+        return f"{value:,.0f}"
     return f"{value:.3f}" if 0.001 <= abs(value) < 1 else f"{value:.4g}"
 
 
@@ -383,7 +385,7 @@ def table(title: str, items: Sequence[Mapping[str, Any]], columns: Sequence[str]
 
 
 def figure(name: str, value: Any) -> str:
-    """Return a figure as people read it: shares in percent, long texts by their beginning."""
+    """Return a figure as people read it: shares in percent, hashes shortened, sides in words."""
     if value is None:
         return "no outcome known" if name == "success_rate" else "–"
     if isinstance(value, bool):
@@ -392,6 +394,8 @@ def figure(name: str, value: Any) -> str:
         return percent(value) if name in _SHARES else _number(value)
     if isinstance(value, str) and _HASH.fullmatch(value):
         return value[:12]
+    if name == "side":
+        return WORDS.get(value, str(value))
     if isinstance(value, int):
         return str(value) if name == "seed" else f"{value:,}"
     if isinstance(value, list | tuple):
@@ -414,7 +418,7 @@ def write_text(path: Path, text: str) -> None:
         write_atomic(path, text.encode("utf-8"))
     except OSError as error:
         raise InputError(
-            f"{path} cannot be written ({error.strerror}); choose another place."
+            f"{path} cannot be written ({error.strerror}). Choose another path."
         ) from None
 
 

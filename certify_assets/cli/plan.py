@@ -54,7 +54,7 @@ from certify_assets.tables.reading import matched
 from certify_assets.tables.score_table import ScoreTable
 from certify_assets.tables.settings import COLUMNS, ReadingOptions
 from certify_assets.tables.writing import harmless
-from certify_assets.words import number_of, percent
+from certify_assets.words import WORDS, number_of, percent
 
 
 @click.command()
@@ -90,14 +90,15 @@ def plan(
     side: str,
     procedure: str | None,
 ) -> None:
-    """What labels would decide, how many tasks a certificate takes, and the three gates.
+    """Plan labels: the share they would decide, the tasks a certificate needs, and the three gates.
 
-    SCORES is a table as for certify certificate (its rows with split=cal). Where both
-    --success-rate and --auroc are guessed, its outcomes are not read, and the plan is of labels yet
-    to be drawn: one run of every task, and two, four and all of them by the default procedure.
+    SCORES is a table as for certify certificate (its rows with split=cal). Its labels give success
+    rate and AUROC. If you guess both with --success-rate and --auroc, outcomes are not read. The
+    plan then compares labels of one run of every task with labels of two, four and all.
 
-    Tables of labels are drawn from the scores and a model of the outcomes. tasks_needed is the
-    number of tasks with which 80 % of them certify something; exit code 3 where 1,500 do not.
+    The plan simulates labels from the scores and a model of the outcomes. tasks_needed is the
+    number of tasks with which 80 % of the simulations certify something. Exit 3 where 1,500 tasks
+    are not enough.
     """
     from certify_assets.certificates import observe
     from certify_assets.certificates.procedures import DEFAULT
@@ -146,19 +147,19 @@ def _about_plan(found: JsonObject, asked: Settings) -> Iterator[str | TextTable]
     else:
         yield (
             f"With {number_of(found['tasks_needed'], 'task')} ({found['labels_needed']:,.0f} "
-            f"labels) the chance is {100 * TARGET:.0f} %."
+            f"labels) that chance is {100 * TARGET:.0f} %."
         )
     if "draws" in found:
         yield draws_table(found["draws"])
     error, spread = missed(asked.procedure)
     yield (
-        f"In a trial on six corpora such predictions missed the coverage by {error:.2f} "
+        f"In a trial on six corpora, such predictions of the share missed by {error:.2f} "
         f"± {spread:.2f} on average."
     )
     yield from (GateResult(**gate).sentence() for gate in found["gates"])
     yield (
         f"Planned for success rate {found['success_rate']:.3f} and AUROC {found['auroc']:.3f}, at "
-        f"α = {asked.alpha:g} on the {asked.side} side by {asked.procedure}."
+        f"α = {asked.alpha:g}, for {WORDS[asked.side]} by {asked.procedure}."
     )
 
 
@@ -184,11 +185,11 @@ def _draw_cells(row: JsonObject) -> list[str]:
 
 @click.command()
 @scores_argument
-@click.option("--count", type=COUNT, required=True, help="Runs to draw, at most.")
+@click.option("--count", type=COUNT, required=True, help="Most runs to draw.")
 @click.option(
     "--attempts",
     type=COUNT,
-    help="Runs of one task, at most. [default: as many as --count needs; 1 for runs]",
+    help="Most runs of one task. [default: as many as --count needs; 1 with --estimand runs]",
 )
 @click.option(
     "--estimand",
@@ -200,17 +201,19 @@ def _draw_cells(row: JsonObject) -> list[str]:
     "--most",
     type=COUNT,
     metavar="C",
-    help="For runs: as how many runs a task counts at most. Fix it without these labels.",
+    help="With --estimand runs: a task counts as at most C runs. Choose C before labelling.",
 )
 @click.option("--seed", type=NATURAL, default=42, help="Seed of the draw.")
 @click.option(
     "--side",
     type=click.Choice([*SIDES, "both"]),
     default="both",
-    help="From which ends of the scores to read.",
+    help="Which decisions to certify; sets the order of labelling.",
 )
 @setting_option("alpha")
-@click.option("--success-rate", type=OPEN_SHARE, help="A guess, to plan what draws would decide.")
+@click.option(
+    "--success-rate", type=OPEN_SHARE, help="A guess, to predict what the draw would decide."
+)
 @click.option("--auroc", type=SHARE, help="A guess of the judge's AUROC, for the same plan.")
 @judge_option
 @click.option("--out", type=OUT, required=True, help="Write the runs to label here.")
@@ -227,19 +230,20 @@ def sample(
     reading: ReadingOptions,
     **asked: Any,
 ) -> None:
-    """Draw the runs to label, before any label.
+    """Draw the runs to label, before any of them is labelled.
 
     SCORES has task_id, trajectory_id and score (its rows with split=cal); outcomes are not read.
-    The draw follows from the seed and the names of tasks and runs. --count below the number of
-    tasks draws one run of as many tasks; above it, further attempts of all of them. The seed is
-    kept in SCORES.sample.json, and a draw of the same table with another seed is refused.
+    The draw depends only on the seed and the names of tasks and runs. A --count below the number of
+    tasks draws one run of that many tasks; a larger one draws further attempts. The seed is kept in
+    SCORES.sample.json, and a draw of the same table with another seed is refused.
 
-    The file keeps the columns of SCORES but the scores, which a reviewer is not to see. Fill in its
-    column outcome batch by batch: 0, 1, or unclear. Then give it to `certify certificate SCORES
-    --sample FILE`, which names the batch to label next (exit code 3), if one is needed. Side and
-    budget order the batches here; the certificate may take others, if they were fixed before
-    anyone looked at the drawn scores. With --success-rate and --auroc the answer says what one
-    labelled run of every drawn task is expected to decide, and what two, four and all of them are.
+    The file has the columns of SCORES without the scores, which would sway a reviewer. Fill in its
+    column outcome batch by batch: 0, 1, or unclear. Then run `certify certificate SCORES --sample
+    FILE`. If more labels are needed, it names the next batch (exit 3).
+
+    Side and budget set the order of the batches. The certificate may use others, if they were fixed
+    before anyone saw the drawn scores. With --success-rate and --auroc, the expected coverage is
+    printed for one labelled run of every drawn task, and for two, four and all.
     """
     if (success_rate is None) != (auroc is None):
         raise click.UsageError("A plan needs --success-rate and --auroc. Give both or neither.")
@@ -252,8 +256,8 @@ def sample(
     drawn = drawn_rows(table, draw)
     if np.isnan(drawn.scores).all():
         raise InputError(
-            f"No drawn run of {scores} has a score, so that labels could not certify anything. "
-            "Score its runs first."
+            f"No drawn run of {scores} has a score, so labels cannot certify anything. Score the "
+            "runs first."
         )
     settings = Settings(**({} if alpha is None else {"alpha": alpha}))
     sides = SIDES if side == "both" else (side,)
@@ -291,7 +295,7 @@ def sample(
             attempts=1 if draw.estimand == RUNS else None,
         )
         document[f"{name}_draws"] = planned["draws"]
-        title = f"What the draw is expected to give on the {name} side"
+        title = f"What the draw is expected to give: {WORDS[name]}"
         said.append(draws_table(planned["draws"], title))
     answer(document, *said, f"next: {step}")
 
@@ -302,7 +306,7 @@ def _about_draw(
     """Say what was drawn, and how it is labelled."""
     counts = "every task counts once"
     if document["estimand"] != TASKS:
-        counts = f"every run counts once, but no task more than {document['most']} of them"
+        counts = f"every run counts once, and a task as at most {document['most']:,} runs"
     drawn, tasks = document["drawn"], document["drawn_tasks"]
     yield (
         f"Drew {number_of(drawn, 'run')} of {number_of(tasks, 'task')} from "
@@ -311,11 +315,11 @@ def _about_draw(
     least, most = attempts
     if least < most:
         yield (
-            f"Tasks have from {least} to {most} drawn runs, and only --promise proved can use "
-            f"that. --count {tasks} draws one of each."
+            f"Tasks have {least} to {most} drawn runs, which only --promise proved can use. "
+            f"--count {tasks} draws one of each."
         )
     if most > 1:
-        yield f"Label all of {out}: with several runs of a task, reading cannot stop early."
+        yield f"Label all of {out}: with several runs of a task, labelling cannot stop early."
     else:
         first = number_of(document["batches"][0], "run")
         yield (
@@ -328,7 +332,7 @@ def _about_draw(
             "end of the file. They need no label."
         )
     if drawn < document["count"]:
-        yield f"That is fewer than --count {document['count']}: no more can be drawn in this way."
+        yield f"--count asks for {document['count']:,}, but the table has no more runs to draw."
     needed = {
         promise: fewest_rows(PROMISED[promise], settings.alpha, settings.delta, several=most > 1)
         for promise in (AVERAGE, PROVED)
@@ -347,8 +351,8 @@ def _require_unlabelled(table: ScoreTable, outcome: str) -> None:
     number = filled(table.source, outcome) if there else 0
     if 0 < number < len(table):
         raise InputError(
-            f"{table.path} has labels of {number:,} of its {len(table):,} runs, and a draw that "
-            "follows labels proves nothing. Draw from a table without them."
+            f"{table.path} has labels of {number:,} of its {len(table):,} runs. A draw is valid "
+            "only before any label: draw from a table without them."
         )
     if number:
         say(f"{table.path.name}: its outcomes are not read")

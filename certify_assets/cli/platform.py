@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 #: how an audit ended, in words, and what a reader should know of one that cannot tell
 _VERDICTS = {"PASS": "ok", "WARN": "unclear", "ERROR": "failed"}
 _UNCLEAR = (
-    "unclear: too few held-out tasks are decided, or the error is above the budget within chance."
+    "unclear: too few held-out tasks are decided, or the excess over the budget may be chance."
 )
 
-_NOTHING_PASSED = "Nothing is auto-passed: no judge certifies that side. The pages say why."
+_NOTHING_PASSED = "No run is auto-passed: no judge has a certificate for it. The pages say why."
 
 verbose_option = click.option(
-    "--verbose", is_flag=True, help="Print each step and what it says, on stderr."
+    "--verbose", is_flag=True, help="Print each step and its messages on stderr."
 )
 
 
@@ -56,10 +56,10 @@ verbose_option = click.option(
 def run(corpus: Corpus, judges: tuple[str, ...], min_coverage: float | None, verbose: bool) -> None:
     """Run the pipeline of one corpus: import, split, check, train, score, certify, audit, page.
 
-    What is finished is kept: after a failure, call it again. Exit 3 where nothing is certified, no
-    judge decides the share of --min-coverage, or a check stopped the pipeline; 1 where a step
-    failed. With --judge, those judges alone decide the exit code, and no answer of one that can be
-    read is exit 3.
+    Finished steps are kept: after a failure, call it again. Exit 3 where nothing is certified, no
+    judge decides the share of --min-coverage, or a check stopped the pipeline. Exit 1 where a step
+    failed. With --judge, only those judges set the exit code; it is 3 where no answer of one can be
+    read.
     """
     document = _run(corpus.store, [corpus.name], judges, "lines" if verbose else "warnings")
     (found,) = document["corpora"]
@@ -108,8 +108,8 @@ def _certified(judge: Overview) -> bool:
 def demo(store: Store, verbose: bool) -> None:
     """Run the pipeline of the embedded corpora, from runs to pages.
 
-    Materializes every asset of the two corpora that come with the package, in a Dagster instance of
-    the data root. Then prints the share that each judge may decide alone, and the pages. Exit 3
+    Runs `certify run` on the two corpora that come with the package, with the judges that need
+    seconds. Then prints the share that each judge may decide alone, and where the pages are. Exit 3
     where nothing is certified on any of them, 1 where a step failed.
     """
     document = _run(store, EMBEDDED, (), "lines" if verbose else "bar")

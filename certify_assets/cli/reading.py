@@ -50,12 +50,12 @@ Table = tuple[NDArray[np.float64], NDArray[np.int8], NDArray[np.object_]]
 Unlabelled = tuple[NDArray[np.float64], NDArray[np.object_]]
 
 _OF_TABLES = (
-    "How tables are read: success=, failure= and no_label= (outcomes, with commas), threshold= "
-    "(a success from there on), unlabelled=drop, ids=fold. May be repeated."
+    "How tables are read: success=, failure= and no_label= (lists of outcome words), threshold= "
+    "(outcomes from this number on are successes), unlabelled=drop, ids=fold. May be repeated."
 )
 _OF_SCORES = (
-    " Of scores: lower_is_better=true (they are negated), score_scale=probability (percentages are "
-    "divided by 100) or log-odds."
+    " For scores: lower_is_better=true (scores are negated), score_scale=probability (percentages "
+    "are divided by 100) or score_scale=log-odds."
 )
 _SCALES = ("probability", "log-odds")
 # bytes of a file that hold its header
@@ -107,12 +107,12 @@ def reading_options(
             "--columns",
             metavar="FIELD=NAME,…",
             callback=lambda _, __, text: parse_columns(text or ""),
-            help="Other names of columns: task=…,score=…,again=…,outcome=…,id=…,agent=…,group=…,"
-            "split=…,annotator=….",
+            help="Names of the table's columns: task=…,score=…,again=…,outcome=…,id=…,agent=…,"
+            "group=…,split=…,annotator=….",
         ),
     ]
     if names:
-        help_ = "YAML or JSON file of what --set takes, which goes before it."
+        help_ = "YAML or JSON file of the settings; --set overrides it."
         options.append(
             click.option("--settings", "file", type=PATH, callback=_settings_file, help=help_)
         )
@@ -168,7 +168,7 @@ def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         return command(choice=Choice(side, alpha, procedure), **values)
 
-    which = "Of a document of several: those of this"
+    which = "From a document of several, take the certificates of this"
     for option in (
         click.option("--procedure", help=f"{which} procedure."),
         click.option("--alpha", type=OPEN_SHARE, help=f"{which} error budget."),
@@ -204,7 +204,9 @@ def read_scores(
     named = {"score": judge, "outcome": truth if outcomes else None}
     for field, name in named.items():
         if name is not None and field in reading.columns:
-            raise InputError(f"--columns {field}= and --judge or --truth name it. Leave one out.")
+            raise InputError(
+                f"Both --columns {field}= and --judge or --truth name the {field}. Leave one out."
+            )
     asked = {**reading.columns, **{field: name for field, name in named.items() if name}}
     source, reading = _source(path, replace(reading, columns=asked), outcomes=outcomes)
     left = {"annotator"} if outcomes else {"annotator", "outcome"}
@@ -293,7 +295,7 @@ def calibration(
     table = table.choose_split("cal")
     if given is None and drawn is None:
         if table.outcomes is None:
-            say("Without any labels: certify sample draws the runs to label.")
+            say("No labels yet? `certify sample` draws the runs to label.")
         return labelled(table)
     found = None if given is None else read_run_labels(given, reading)
     return _joined(table, found, None if drawn is None else drawn.rows_of(table))
@@ -308,17 +310,17 @@ def calibration_of(
     if not any(samples):
         return labelled(table) if found is None else _joined(table, found, None)
     if any(sample != samples[0] for sample in samples):
-        raise InputError("The certificates are of several draws. Choose one with --side.")
+        raise InputError("The certificates come from several draws. Choose one with --side.")
     draw = Draw.from_inputs(samples[0])  # type: ignore[arg-type]
     rows = drawn_again(table, draw)
     if rows is None:
         raise ForgedCertificateError(
-            f"inputs.sample.sha256 is {draw.sha256!r} in the document, and another one is that of "
-            f"{table.path}; give the table that was drawn from."
+            f"inputs.sample.sha256 is {draw.sha256!r} in the document and does not fit "
+            f"{table.path}. Give the table that was drawn from."
         )
     if found is None and rows.outcomes is None:
         raise InputError(
-            f"The certificate is on drawn runs, and {table.path} has no outcomes. Give the file "
+            f"The certificate is of drawn runs, and {table.path} has no outcomes. Give the file "
             "of the draw with its labels (--labels FILE)."
         )
     return labels_of_draw(rows, found, table)
@@ -334,7 +336,7 @@ def labelled_rows(table: ScoreTable, labels: Path | None, reading: ReadingOption
         if waiting := found.waiting.intersection(names_of(scored)[1]):
             raise InputError(
                 f"{labels} is the file of a draw, and {len(waiting):,} of its runs have no label. "
-                "Label all of them: the first are those that the judge is surest of."
+                "Label all of them: the first ones alone are no random sample."
             )
         found = replace(found, waiting=None)
     rows = _joined(table, found, None)

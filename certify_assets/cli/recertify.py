@@ -33,22 +33,24 @@ accept_relabelled_option = click.option(
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Say which tasks count and what it would spend; computes no certificate.",
+    help="Show which tasks count and the δ it would spend, without computing a certificate.",
 )
-@click.option("--deploy", "deploys", is_flag=True, help="Let what is certified decide from now on.")
+@click.option("--deploy", "deploys", is_flag=True, help="Deploy the new certificates.")
 @accept_relabelled_option
 @click.option(
     "--schedule",
     type=click.Choice(["planned", "inverse_square"]),
-    help="How δ is spent; declared once. [default: planned]",
+    help="How δ is spent; declare it once. [default: planned]",
 )
-@click.option("--total", type=OPEN_SHARE, help="δ of all together. [default: 0.05]")
+@click.option(
+    "--total", type=OPEN_SHARE, help="δ of all recertifications together. [default: 0.05]"
+)
 @click.option("--count", type=COUNT, help="Shares of the planned schedule. [default: 4]")
 @click.option(
     "--every",
     "least_new_tasks",
     type=COUNT,
-    help="Least new tasks, part of the schedule. [default: 20]",
+    help="New tasks that a recertification needs, part of the schedule. [default: 20]",
 )
 @click.option("--reason", default="", show_default=False, help="Why the schedule changes.")
 @click.option(
@@ -68,12 +70,13 @@ def recertify(
 ) -> None:
     """Certify the judge of CORPUS again, on CAL and the audit sample.
 
-    The audit sample are runs that were drawn before anything was scored, by default one of a task.
-    Each recertification spends a share of δ that a schedule declares before the first; the same
-    labels twice are one recertification. Decide when to recertify by the calendar or by the number
-    of labels, never by what they say. What --deploy lets decide keeps the budgets of the
-    deployment. Exit 3 where nothing is certified, too few tasks are new, or the deployment is
-    refused.
+    The audit sample is made of runs that were drawn before anything was scored, by default one of a
+    task. Each recertification spends a share of δ, by a schedule that is declared before the first.
+    The same labels are never paid for twice. Decide when to recertify by the calendar or by the
+    number of labels, never by what the labels say.
+
+    --deploy keeps the budgets of the current deployment. Exit 3 where nothing is certified, too few
+    tasks are new, or the deployment is refused.
     """
     from certify_assets.cli.launching import report_stored
     from certify_assets.operations.deploying import RELABELLING_ACCEPTED, promote
@@ -91,7 +94,7 @@ def recertify(
     if dry_run:
         preview = preview_recertification(judged, declared)
         title = f"Recertification {preview['number']} of {judged} on {corpus}"
-        look = "A look at what would come of it is a recertification: run it without --dry-run."
+        look = "What it would certify is not computed, because that would spend δ."
         answer(preview, *figures(title, preview), look)
     record, said = make(judged, schedule=declared, reason=reason, least_new_tasks=at_least)
     deployed, lost = None, []
@@ -125,8 +128,8 @@ def _declared(kind: str | None, shares: Mapping[str, Any]) -> Schedule | None:
     if given:
         option = next(iter(given)).replace("least_new_tasks", "every")
         raise InputError(
-            f"--{option} is part of a schedule. Name it (--schedule planned), or give --at-least "
-            "for this time alone."
+            f"--{option} is part of a schedule. Name the schedule (--schedule planned), or use "
+            "--at-least to change only this call."
         )
     return None
 
@@ -140,15 +143,15 @@ def _blocks(record: RecertificationRecord) -> list[Any]:
             "promise": side.promise,
             "coverage": side.coverage if side.certified else "nothing",
             "threshold": side.threshold,
-            "error of the audit sample": _held_out(side.audit_sample),
+            "error on the audit sample": _held_out(side.audit_sample),
             "error if open runs are wrong": None
             if side.worst_error is None
             else percent(side.worst_error),
         }
         for side in record.sides
     ]
-    own = ", ".join(f"{number} tasks of {name}" for name, number in sorted(record.tasks.items()))
-    own += f", {record.labelled} labelled runs of them"
+    own = ", ".join(f"{number:,} tasks of {name}" for name, number in sorted(record.tasks.items()))
+    own += f", {record.labelled:,} labelled runs"
     return [
         table(f"Recertification {record.number}: {own}; δ {record.delta:g}", sides),
         *(f"  {finding['code']}: {finding['message']}" for finding in record.findings),
@@ -167,8 +170,8 @@ def lost_sides(before: Deployed | None, after: Deployed) -> list[str]:
     if before is None or before.judge != after.judge:
         return []
     return [
-        f"{WORDS[side]} is not decided any longer: nothing is certified at {percent(alpha)}. "
-        f"`certify ops rollback {after.corpus} {before.number}` returns to the deployment before."
+        f"The judge no longer decides {WORDS[side]}: nothing is certified at {percent(alpha)}. "
+        f"`certify ops rollback {after.corpus} {before.number}` restores the earlier deployment."
         for side, alpha in before.alpha.items()
         if side not in after.alpha
     ]

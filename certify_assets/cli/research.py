@@ -35,6 +35,7 @@ from certify_assets.cli.output import (
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
+from certify_assets.words import WORDS, number_of
 
 if TYPE_CHECKING:
     from certify_assets.research.law import Law
@@ -55,18 +56,17 @@ def research() -> None:
     "--profile",
     type=click.Choice(("quick", "full")),
     default="quick",
-    help="Minutes without language models, or hours with.",
+    help="quick: minutes, without language models; full: hours, with them.",
 )
 @store_option
 @answers
 def study(corpora: tuple[str, ...], profile: str, store: Store) -> None:
-    """Tables of the paper with ours next to them, from runs to one page and CSV files.
+    """Reproduce the tables of the paper next to ours, as one page and CSV files.
 
     Runs on CORPORA, or on every corpus of the data root: splits, judges, transfer, procedures on
-    real scores, comparison, the law, the simulation. What is up to date is kept, so that a killed
-    study resumes and a second one takes seconds. The full profile adds language models (on the
-    named corpora, else on the embedded ones) and more trials. Exit 1 where a step failed; the
-    others are run all the same.
+    real scores, comparison, the law, the simulation. Steps that are up to date are skipped, so a
+    killed study resumes. The full profile adds language models (on the named corpora, else on the
+    embedded ones) and more trials. Exit 1 where a step failed; the other steps still run.
     """
     from certify_assets.cli.launching import run_study
     from certify_assets.research.tables import OURS, STUDY_PAGE, study_tables, table_key
@@ -87,7 +87,7 @@ def study(corpora: tuple[str, ...], profile: str, store: Store) -> None:
         for item in tables
         if item.name in _SHOWN_TABLES
     ]
-    counted = ", ".join(f"{number} {status}" for status, number in counts.items())
+    counted = ", ".join(f"{number:,} {status}" for status, number in counts.items())
     code = _FAILED if "failed" in counts else 0
     answer(document, *shown, f"Assets: {counted}. Open {page}", code=code)
 
@@ -108,10 +108,10 @@ def law(
 
     POINTS is a table (CSV, Parquet, JSON Lines, or JSON) with the columns corpus, success_rate,
     auroc and coverage, and optionally n_eff and tasks. Without POINTS, the corpora of the data root
-    are measured on CAL. Their AUROC is that of the judge base, which has seen no verdict. Every
-    form is fitted leave-one-corpus-out. With --success-rate and --auroc a new corpus gets an
-    expected coverage, its 95 % interval, and what the number rests on. Exit 3 where the data root
-    has too few corpora for a fit.
+    are measured on CAL. Their AUROC is that of the judge base, which was trained on no verdict.
+    Every form is fitted leave-one-corpus-out. With --success-rate and --auroc, the coverage of a
+    new corpus is predicted, with a 95 % interval and its evidence. Exit 3 where the data root has
+    too few corpora for a fit.
     """
     from certify_assets.research.law import predict_coverage
 
@@ -123,15 +123,15 @@ def law(
                 "of the new corpus."
             )
     if paper and points is not None:
-        raise InputError("POINTS and --paper name two sets of points. Give one of them.")
+        raise InputError("POINTS and --paper exclude each other. Give one of them.")
     fitted, document = _fit(points, store, paper=paper)
     said = [
         f"Left out: {item['corpus']}: {item['reason']}" for item in document.get("left_out", ())
     ]
     if asked and fitted is None:
         raise InputError(
-            f"Nothing can be predicted: {document['reason'].removesuffix('.')}. Certify more, or "
-            "use --paper, which predicts from the paper's points."
+            f"Nothing can be predicted: {document['reason'].removesuffix('.')}. Certify more "
+            "corpora, or predict from the paper's points with --paper."
         )
     if asked and fitted is not None:
         prediction = predict_coverage(fitted, alpha=alpha, **new)
@@ -173,7 +173,7 @@ def _tables(document: JsonObject) -> Iterator[TextTable]:
     if (fitted := document.get("law")) is None:
         return
     without = ("corpus", "left_out", "leverage", "loocv_r2_without")
-    yield table("What each does to the law", fitted["influence"], without)
+    yield table("Influence of each corpus on the fit", fitted["influence"], without)
     forms = ("words", "slope", "intercept", "r2", "loocv_r2", "mae", "reason")
     title = "coverage = slope · form + intercept; s(K) = 1−exp(−n_eff/K)"
     yield table(title, fitted["forms"], forms)
@@ -225,12 +225,12 @@ def simulate(
     out: Path | None,
     **settings: Any,
 ) -> None:
-    """How often each procedure certifies wrongly where the truth is known.
+    """Measure how often each procedure certifies wrongly on simulated data.
 
-    Every trial draws a calibration set, lets each procedure certify a threshold on one side, and
-    reads that threshold's true error over trajectories. The violation is the share of trials whose
-    true error exceeds α: of all trials, which δ bounds, and of those that certified anything, as
-    the paper prints it. Coverage is 0 where nothing was certified.
+    In every trial, each procedure certifies a threshold on one simulated calibration set. Its true
+    error over trajectories is known. The violation is the share of trials whose true error exceeds
+    α. It is given among all trials, which δ bounds, and among those that certified anything, as in
+    the paper. Coverage is 0 where nothing was certified.
 
     \b
     Designs:
@@ -283,7 +283,7 @@ def simulate(
         for cell in found.cells
         for of in cell.procedures
     ]
-    title = f"Synthetic validity, {found.side} side, {found.trials} trials a design"
+    title = f"Synthetic validity, {WORDS[found.side]}, {found.trials:,} trials of each design"
     answer(document, table(title, rows), _LEGEND)
 
 
@@ -305,14 +305,14 @@ _HARVESTED = ("harvest", "wrong", "half B", "TEST own", "TEST deployed", "TEST e
     "--learner",
     type=click.Choice(_LEARNERS),
     default="lexical",
-    help="The judge that learns; with _transfer from the runs of other corpora, none of CORPUS.",
+    help="The judge that learns; those named _transfer learn from other corpora only.",
 )
 @click.option(
     "--alpha",
     "alphas",
     type=OPEN_SHARE,
     multiple=True,
-    help="Budget of wrong pseudo-labels; several are several loops.  [default: 0.1 and 0.2]",
+    help="Budget of wrong pseudo-labels; repeat for more loops.  [default: 0.1 and 0.2]",
 )
 @click.option(
     "--gate",
@@ -328,17 +328,17 @@ _HARVESTED = ("harvest", "wrong", "half B", "TEST own", "TEST deployed", "TEST e
     "--rounds",
     type=click.IntRange(1, 5),
     default=2,
-    help="Rounds, fixed beforehand: no rule decides when to stop.",
+    help="Rounds, a number that is fixed beforehand.",
 )
 @answers
 def harvest(corpus: Corpus, learner: str, rounds: int, **loops: tuple[Any, ...]) -> None:
-    """Self-train on what the certificate lets through, with the controls next to it.
+    """Self-train a judge on the runs that its certificate decides, and compare with controls.
 
-    CORPUS must be imported and split. Half A of its CAL tasks sets the threshold. Runs of the pool
-    below it become failures; on the release side, runs above it become successes. The judge is
-    trained again from its base, half B certifies it, and TEST audits it. Labels of the pool are
-    withheld: they only say how many pseudo-labels were wrong. A training takes seconds, or minutes
-    for a language model. Exit 3 when every gate stayed closed.
+    CORPUS must be imported and split. Half A of its CAL tasks sets the thresholds. Pool runs below
+    the auto-fail threshold become failures, those above the auto-pass threshold successes. The
+    judge is trained again from its base, certified on half B, and audited on TEST. Labels of the
+    pool are used only to count wrong pseudo-labels. A training takes seconds, or minutes for a
+    language model. Exit 3 if every gate stayed closed.
     """
     from certify_assets.research.harvest_learners import learner_maker
     from certify_assets.research.harvest_study import HarvestPlan, harvest_rows, run_harvests
@@ -355,10 +355,10 @@ def harvest(corpus: Corpus, learner: str, rounds: int, **loops: tuple[Any, ...])
     ):
         document = run_harvests(corpus, plan, make, say=say)
     said = (
-        f"{document['harvests']} harvests: {document['within_budget']} within budget, "
-        f"{document['beyond_chance']} above it beyond chance; "
-        f"{document['gates_closed']} gates closed. The promise is on the population below the "
-        "threshold, not on the finite pool."
+        f"{number_of(document['harvests'], 'harvest')}: {document['within_budget']:,} within "
+        f"budget, {document['beyond_chance']:,} above it by more than chance; "
+        f"{document['gates_closed']:,} gates closed. The promise is about the population that a "
+        "threshold decides, not about the finite pool."
     )
     tables = _harvests(corpus.name, harvest_rows(document))
     answer(document, *tables, said, code=0 if document["harvests"] else NOTHING)
@@ -368,7 +368,7 @@ def _harvests(corpus: str, rows: list[dict[str, str]]) -> Iterator[TextTable]:
     """Return one table a profile, side and budget: rounds and controls."""
     loops: dict[str, list[Mapping[str, str]]] = {}
     for row in rows:
-        title = f"{corpus}, {row['profile']} split, {row['side']} at {row['alpha']}"
+        title = f"{corpus}, {row['profile']} split, {WORDS[row['side']]} at {row['alpha']}"
         loops.setdefault(title, []).append(row)
     for title, found in loops.items():
         cells = [[row["name"], *(row[name] for name in _HARVESTED)] for row in found]
@@ -376,7 +376,7 @@ def _harvests(corpus: str, rows: list[dict[str, str]]) -> Iterator[TextTable]:
 
 
 @research.command("generate-miniwob")
-@click.option("--out", type=OUT, required=True, help="JSON Lines; what it lacks is added.")
+@click.option("--out", type=OUT, required=True, help="JSON Lines file; missing runs are added.")
 @click.option("--task", "tasks", multiple=True, help="Only this task; repeatable.")
 @click.option("--attempts", type=click.IntRange(1, 1000), default=4, help="Attempts a task.")
 @click.option("--seed", type=int, default=42, help="Seed of the tasks' instances.")
@@ -392,4 +392,4 @@ def generate(out: Path, **asked: Any) -> None:
     from certify_assets.research.miniwob import generate as run
 
     added = run(out, ModelAgent.from_environment(), say=say, **asked)
-    answer({"added": added, "file": str(out)}, f"{added} runs added to {out}")
+    answer({"added": added, "file": str(out)}, f"{number_of(added, 'run')} added to {out}")

@@ -20,6 +20,7 @@ from certify_assets.cli.reading import remedies, say_read_as, set_option
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
+from certify_assets.words import number_of
 
 if TYPE_CHECKING:
     from certify_assets.cli.review_server import ReviewServer
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 PORT = 8713
 _PUBLIC_URL = re.compile(r"https://[a-z0-9.\-]+(:[0-9]+)?(/[\w.~\-]+)*/?", re.ASCII)
 _double_option = click.option(
-    "--double", type=SHARE, help="From now on two reviewers label this share of runs, drawn."
+    "--double", type=SHARE, help="From now on, two reviewers label this share of runs, at random."
 )
 
 
@@ -42,9 +43,9 @@ _double_option = click.option(
 def review() -> None:
     """Show, export, serve and import the review queue.
 
-    The queue of a corpus holds runs that lack a label: draws of batches first, then the audit
-    sample, and what the judge left undecided. A run whose reviewers are tied asks for one more. A
-    label is never rewritten.
+    The queue of a corpus holds runs that need a label: first draws of batches, then the audit
+    sample, then runs that the judge left undecided. A run whose reviewers are tied needs one more.
+    Stored labels are never changed.
     """
 
 
@@ -59,8 +60,8 @@ def _decided_option(command: Callable[..., Any]) -> Callable[..., Any]:
         if not batch_names(found):
             open_corpus(store, corpus)
             raise InputError(
-                f"no batch of {corpus} was decided below {store.root}; decide new runs first "
-                f"(`certify ops ingest {corpus}`)."
+                f"no batch of {corpus} is decided in {store.root}. Decide new runs first: "
+                f"`certify ops ingest {corpus}`."
             )
         return command(*given, corpus=found, **options)
 
@@ -74,8 +75,7 @@ def _decided_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def queue_(corpus: Corpus, limit: int) -> None:
     """Print the review queue of a corpus and what it costs.
 
-    A provisional batch whose audit was edited is named, and nobody is asked about its draw
-    (exit 3).
+    A batch whose stored draw was edited is named and left out of the queue (exit 3).
     """
     from certify_assets.operations.review_queue import load_queue, queue_agreement
 
@@ -99,22 +99,23 @@ def queue_(corpus: Corpus, limit: int) -> None:
 def export(corpus: Corpus, path: Path | None, studio: Path | None, double: float | None) -> None:
     """Write the review queue for labelling elsewhere.
 
-    FILE (CSV, JSON Lines or Parquet) gets empty columns outcome, reviewer and comment; its column
-    run names a file with the text of the run, in the folder FILE_runs. A CSV is refused where a
-    name begins like a formula, which a spreadsheet would run.
+    FILE (CSV, JSON Lines or Parquet) gets empty columns outcome, reviewer and comment. Its column
+    run names a file in the folder FILE_runs with the text of the run. A name that a spreadsheet
+    would run as a formula is refused in a CSV.
     """
     from certify_assets.operations.label_files import export_queue, export_studio
     from certify_assets.operations.review_queue import ask_twice, load_queue, queue_agreement
 
     if path is None and studio is None:
-        raise InputError("there is no file to write; name FILE, or one with --label-studio.")
+        raise InputError("no file is named. Give FILE or --label-studio.")
     ask_twice(corpus, double)
     queue = load_queue(corpus)
     if path is not None:
         export_queue(path, corpus, queue)
     if studio is not None:
         export_studio(studio, corpus, queue)
-    written = [f"{file}: {len(queue.frame)} runs to label" for file in (path, studio) if file]
+    runs = number_of(len(queue.frame), "run")
+    written = [f"{file}: {runs} to label" for file in (path, studio) if file]
     document = _document(corpus, queue, queue_agreement(corpus), 0)
     answer(document, *queue.faults, *written)
 
@@ -122,14 +123,14 @@ def export(corpus: Corpus, path: Path | None, studio: Path | None, double: float
 @review.command("import")
 @_decided_option
 @click.argument("path", metavar="FILE", type=PATH)
-@click.option("--reviewer", help="Whose labels these are, where FILE does not say.")
+@click.option("--reviewer", help="Name of the reviewer, if FILE has no column for it.")
 @set_option
 @answers
 def import_(corpus: Corpus, path: Path, reviewer: str | None, settings: TableSettings) -> None:
     """Add the labels of a file to a corpus.
 
-    FILE is a table with trajectory_id and outcome (0, 1, failure, success), read as score tables
-    are, or the JSON export of Label Studio. All of the file is taken or nothing; the same
+    FILE is a table with trajectory_id and outcome (0, 1, failure, success), read like a score
+    table, or the JSON export of Label Studio. Either all of its labels are added or none. The same
     file a second time adds nothing.
     """
     from certify_assets.cli.launching import report_stored
@@ -149,13 +150,13 @@ def import_(corpus: Corpus, path: Path, reviewer: str | None, settings: TableSet
     del about["read_as"]
     whose = f" of {', '.join(done.reviewers)}" if done.reviewers else ""
     said = [
-        f"{done.added} labels{whose} added to {corpus}, {done.changed} changed, "
-        f"{done.stood_already} unchanged. {done.without_outcome} rows have no outcome."
+        f"{number_of(done.added, 'label')}{whose} added to {corpus}, {done.changed:,} changed, "
+        f"{done.stood_already:,} unchanged. Rows without an outcome: {done.without_outcome:,}."
     ]
     if done.overruled:
         said.append(
-            f"{done.overruled} of the unchanged are overruled by a later label of the same "
-            "reviewer. Label these runs again where the file is right."
+            f"{done.overruled:,} of the unchanged labels do not count, because the same reviewer "
+            "changed them later. If the file is right, label these runs again."
         )
     answer({"corpus": corpus.name, **about}, *said, *done.closed)
 
@@ -167,7 +168,7 @@ def import_(corpus: Corpus, path: Path, reviewer: str | None, settings: TableSet
     type=click.IntRange(0, 65535),
     default=PORT,
     show_default=True,
-    help="Port, 0 for any that is free.",
+    help="Port; 0 for any free one.",
 )
 @click.option("--host", default="127.0.0.1", help="Address to listen on.")
 @click.option(
@@ -179,16 +180,16 @@ def import_(corpus: Corpus, path: Path, reviewer: str | None, settings: TableSet
 @click.option(
     "--gold",
     type=PATH,
-    help="Table of trajectory_id and known outcome: these runs are mixed in blind, one in twenty.",
+    help="Table of trajectory_id and known outcome. One run in twenty comes from it, unmarked.",
 )
 @click.option(
     "--public-url",
     default="",
     metavar="URL",
-    help="Address at which a proxy shows the page: https://review.example.org/judges.",
+    help="Address of the page behind a proxy, such as https://review.example.org/judges.",
 )
 @click.option(
-    "--exposed", is_flag=True, help="Allow an address that others reach without encryption."
+    "--exposed", is_flag=True, help="Allow an unencrypted address that other machines reach."
 )
 @_double_option
 @answers
@@ -205,7 +206,7 @@ def serve(
 ) -> None:
     """Serve the page on which runs are labelled, until Ctrl-C or SIGTERM.
 
-    Each --reviewer gets a link that labels in their name alone, the same after a restart.
+    Each --reviewer gets a link of their own, which stays the same after a restart.
     """
     from certify_assets.cli.launching import report_stored
     from certify_assets.cli.review_server import ReviewServer
@@ -216,7 +217,7 @@ def serve(
     _require_reachable(host, exposed)
     if public_url and not _PUBLIC_URL.fullmatch(public_url):
         raise InputError(
-            f"--public-url {public_url!r} is no address of a proxy. Give one like "
+            f"--public-url {public_url!r} is not an address of a proxy. Give one like "
             "https://review.example.org/judges."
         )
     text = "" if criteria is None else _text(criteria)
@@ -232,7 +233,8 @@ def serve(
             "port": server.server_port,
             "waiting": waiting,
         },
-        f"{waiting} runs wait. Give each reviewer their link, which lets anyone who has it label:",
+        f"Waiting: {number_of(waiting, 'run')}. Give each reviewer their link. Anyone who has it "
+        "can label in that name:",
         *(f"  {name}: {url}" for name, url in server.links.items()),
     )
     sys.stdout.flush()
@@ -301,7 +303,7 @@ def _blocks(corpus: str, queue: Queue, agreement: Agreement, limit: int) -> list
             [row["trajectory_id"], KIND_WORDS[row["kind"]][0], row["why"], str(row["reviews"])]
             for row in first
         ]
-        title = f"The first {len(lines)} of {len(queue.frame)}"
+        title = f"The first {len(lines):,} of {len(queue.frame):,}"
         blocks.append(TextTable(title, ["run", "for", "why here", "votes"], lines))
     return blocks
 
@@ -311,15 +313,15 @@ def _require_reachable(host: str, exposed: bool) -> None:
 
     if host in {"", "0.0.0.0", "::"}:
         raise InputError(
-            f"--host {host!r} is every address of this machine; give the one that reviewers "
-            "will type."
+            f"--host {host!r} means every address of this machine. Give the one that reviewers "
+            "will open."
         )
     if is_loopback(host):
         return
     if not exposed:
         raise InputError(
-            f"other machines reach {host}, and neither link nor labels are encrypted; use "
-            "127.0.0.1 behind a proxy or a tunnel (ssh -L), or add --exposed."
+            f"other machines reach {host}, and links and labels are not encrypted. Use 127.0.0.1 "
+            "behind a proxy or a tunnel (ssh -L), or add --exposed."
         )
     say(f"warning: anyone who can read the traffic to {host} can label in any reviewer's name")
 

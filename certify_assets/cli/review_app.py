@@ -32,6 +32,7 @@ from certify_assets.reports.review_page import (
     style_hash,
 )
 from certify_assets.reports.review_run import whole_text
+from certify_assets.words import number_of
 
 if TYPE_CHECKING:
     from certify_assets.operations.review_session import ReviewSession
@@ -42,10 +43,10 @@ if TYPE_CHECKING:
 #: a browser may keep a cookie for 400 days, not longer
 _KEPT_SECONDS: Final = 400 * 24 * 3600
 _FORM_BYTES: Final = 16_384
-_NOT_WRITTEN: Final = "This label could not be written; those before it stand. Send it again."
+_NOT_WRITTEN: Final = "This label could not be stored; earlier ones are. Send it again."
 _ALTERED: Final = (
-    "Files of this corpus are not what was written, so no label is taken. Those that you gave are "
-    "stored; whoever serves this page sees on its console what to restore."
+    "Files of this corpus were changed by others, so no label is accepted. Your earlier labels are "
+    "stored. The console of the server says what to restore."
 )
 _HEADERS: Final = {
     "Server": "certify",
@@ -63,7 +64,7 @@ _HEADERS: Final = {
 def link_tokens(store: Store, corpus: str, names: Sequence[str]) -> dict[str, str]:
     """Return a token for each reviewer, the same as long as the key on this machine is."""
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise InputError(f"the reviewer {twice!r} is named twice; name each of them once.")
+        raise InputError(f"the reviewer {twice!r} is named twice. Name each reviewer once.")
     file = store.scratch("review") / "key"
     if not file.exists():
         write_atomic(file, secrets.token_bytes(32), private=True)
@@ -163,12 +164,12 @@ class ReviewPages:
             )
             return _answer(HTTPStatus.OK, page, script=script_hash())
         skipped = session.skipped(reviewer)
-        sentence = f"You skipped {skipped}. " if skipped else ""
+        sentence = f"Skipped by you: {number_of(skipped, 'run')}. " if skipped else ""
         if tied := session.tied():
-            sentence += f"{tied} runs are disputed and need a third reviewer. "
+            sentence += f"Disputed, for a third reviewer: {number_of(tied, 'run')}. "
         sentence += " ".join([*session.news(), "New runs appear here when they are decided."])
         if broken := session.unreadable():
-            sentence += f" {len(broken)} runs of the queue cannot be shown: {broken[0]}"
+            sentence += f" Cannot be shown: {number_of(len(broken), 'run')}, the first: {broken[0]}"
         page = render_message(
             "Nothing is left for you",
             sentence,
@@ -185,12 +186,12 @@ class ReviewPages:
         if reviewer is None:
             raise HTTPException(
                 HTTPStatus.FORBIDDEN,
-                "The token is not the one that was printed when this server was started.",
+                "This link is not valid. Use the link that the server printed at its start.",
             )
         # a page, not a redirect: what a link of another site leads to gets no strict cookie
         sentence = (
-            f"Your labels are stored under this name. This link is {reviewer}'s alone; other "
-            "reviewers need links of their own."
+            f"Your labels are stored under this name. This link is for {reviewer} only; other "
+            "reviewers have links of their own."
         )
         entered = self._message(HTTPStatus.OK, reviewer, sentence)
         entered.set_cookie(
@@ -209,7 +210,7 @@ class ReviewPages:
         session = self.session
         if session.blind:
             # its counts, and the tasks that it lists, would say which runs are no part of it
-            sentence = "Known runs are mixed into the queue, which is therefore not listed here."
+            sentence = "The queue is not listed, because runs of known outcome are mixed into it."
             return self._message(HTTPStatus.OK, "Not shown", sentence)
         agreement = session.agreement()
         page = render_queue(session.queue(), session.corpus, served=True, agreement=agreement)

@@ -39,8 +39,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def ui(port: int, mlflow_port: int, host: str, store: Store) -> None:
     """Start the Dagster UI, and MLflow next to it; stop both with Ctrl-C.
 
-    Two lines say where they are once they are ready. What the servers print is in ui.log of the
-    Dagster home.
+    Prints both addresses once the servers are ready. Their output goes to ui.log in the Dagster
+    home.
     """
     from certify_assets.cli.launching import dagster_environment, find_program
     from certify_assets.storage.tracking import Tracker, make_database
@@ -48,7 +48,7 @@ def ui(port: int, mlflow_port: int, host: str, store: Store) -> None:
     dagster, mlflow = find_program("dagster"), find_program("mlflow")
     if dagster is None:
         raise MissingToolError(
-            "the program dagster is not installed next to this Python; install dagster-webserver."
+            "the program dagster is not installed in this environment. Install dagster-webserver."
         )
     environment = {
         **dagster_environment(store),

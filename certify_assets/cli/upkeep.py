@@ -29,7 +29,7 @@ _READS = ("first", "reused", "replay", "changed", "unregistered", "pool", "resul
 
 @click.group()
 def ledger() -> None:
-    """Show who read TEST, and verify, export and index the events of a data root."""
+    """Show who read TEST; verify, export, blank and index the events of a data root."""
 
 
 @ledger.command("status")
@@ -39,19 +39,26 @@ def ledger() -> None:
 def ledger_status(corpus: str | None, store: Store) -> None:
     """Show registrations and reads of TEST, of CORPUS or of every corpus.
 
-    first: read under a registration for the first time; reused: the registration of another
-    version, some of whose runs were read before; replay: again with the same hashes; changed: with
-    others after a result was seen; unregistered: asked for without a registration, and refused;
-    pool: scores and task sizes of TEST, and no outcome, went into certificates, which is no read;
-    results: reads whose result was stored. --json lists every read with its registration. Exit 3
-    where a rule of the current registration was broken.
-    """
+    \b
+    Kinds of reads:
+      first         the first read under a registration
+      reused        a read in another version of the corpus of runs that were read before
+      replay        the same read again, with the same hashes
+      changed       with other hashes, after a result was seen
+      unregistered  without a registration: refused
+    Further columns:
+      pool          scores and task sizes of TEST in a certificate, without outcomes: no read
+      results       reads with a stored result
+
+    --json lists every read with its registration. Exit 3 where a rule of the current registration
+    was broken.
+    """  # noqa: D301
     from certify_assets.operations.ledger import ledger_states
 
     states = ledger_states(store, () if corpus is None else (corpus,))
     blocks = [block for state in states for block in _readers(state)]
     if not states:
-        say("no corpus is registered; import one first.")
+        say("No corpus is registered. Import one first.")
     answer(
         {"corpora": states} if corpus is None else states[0],
         *(blocks or [None]),
@@ -80,16 +87,16 @@ def _readers(state: Mapping[str, Any]) -> list[Any]:
     "heads",
     multiple=True,
     metavar="CORPUS:SEQUENCE:HASH",
-    help="An event that a document names; repeat for more.",
+    help="An event that must be there, as a document names it; repeat for more.",
 )
 @store_option
 @answers
 def ledger_verify(corpus: str | None, heads: tuple[str, ...], store: Store) -> None:
     """Verify every event of CORPUS or of every corpus, and every object that one names.
 
-    A database that was put back whole is noticed by a later event that something outside of it
-    names. Certificates, audits, deployments and Dagster's and MLflow's metadata name one under
-    ``ledger``. Exit 3 with the first fault.
+    Events alone cannot show that an older database was put back. For that, give --head: an event
+    that certificates, audits, deployments, Dagster or MLflow name under ``ledger``. Exit 3 with the
+    first fault.
     """
     from certify_assets.storage.care import verify
     from certify_assets.storage.events import head_text, parse_head
@@ -104,9 +111,7 @@ def ledger_verify(corpus: str | None, heads: tuple[str, ...], store: Store) -> N
         whole = f"{name} is whole: {about}, head {head_text(item.head)}"
         said.append(whole if name else f"The data root itself is whole: {about}")
         if item.blanked:
-            said.append(
-                f"  {item.blanked} of the events were blanked: what they say is not verified."
-            )
+            said.append(f"  Blanked events: {item.blanked:,}. Their content is not verified.")
     answer({"verified": [item._asdict() for item in found]}, *said)
 
 
@@ -115,9 +120,9 @@ def ledger_verify(corpus: str | None, heads: tuple[str, ...], store: Store) -> N
 @click.option("--out", type=OUT, metavar="FILE", help="Write here, not to stdout.")
 @store_option
 def ledger_export(corpus: str, out: Path | None, store: Store) -> None:
-    """Write the events of CORPUS as JSON Lines, which an auditor verifies without the data root.
+    """Write the events of CORPUS as JSON Lines, for an auditor without the data root.
 
-    docs/security.md has the program for it.
+    docs/security.md has a program that verifies them.
     """
     from certify_assets.storage.care import export
     from certify_assets.storage.events import head_text
@@ -134,15 +139,15 @@ def ledger_export(corpus: str, out: Path | None, store: Store) -> None:
 
 @ledger.command("blank")
 @click.argument("corpus")
-@click.option("--reviewer", required=True, help="Name to take out.")
+@click.option("--reviewer", required=True, help="Name to remove.")
 @store_option
 @answers
 def ledger_blank(corpus: str, reviewer: str, store: Store) -> None:
-    """Take a reviewer's name and comments out of CORPUS, as the law may ask for.
+    """Remove a reviewer's name and comments from CORPUS, as privacy law may require.
 
-    The outcomes stay, under a number instead of the name. The chain still verifies, but no longer
-    proves what the changed events say. Nobody else may write meanwhile. Tables that were stored
-    before hold the name until certify gc --discard removes them.
+    The outcomes stay, under a number instead of the name. The ledger still verifies, but no longer
+    proves the content of the changed events. No other command may write meanwhile. Tables that
+    were stored before hold the name until `certify gc --discard` removes them.
     """
     from certify_assets.corpora.corpus import Corpus
     from certify_assets.operations.labels import blank_reviewer
@@ -154,10 +159,10 @@ def ledger_blank(corpus: str, reviewer: str, store: Store) -> None:
     if store.exists(queue_page_key(corpus)):
         found = Corpus(store, corpus)
         write_queue_page(found, load_queue(found))
-    said = f"{count} events of {corpus} have no name and no comment any more."
+    said = f"Name and comments are removed from {number_of(count, 'event')} of {corpus}."
     answer(
         {"corpus": corpus, "events": count},
-        said if count else f"No label of {corpus} is of {reviewer!r}.",
+        said if count else f"{corpus} has no label of {reviewer!r}.",
     )
 
 
@@ -165,11 +170,11 @@ def ledger_blank(corpus: str, reviewer: str, store: Store) -> None:
 @store_option
 @answers
 def ledger_rebuild(store: Store) -> None:
-    """Make the indexes of the database again from the events, such as the review queue."""
+    """Rebuild the indexes of the database, such as the review queue, from the events."""
     from certify_assets.storage.care import rebuild
 
     count = rebuild(store)
-    answer({"events": count}, f"The indexes of {count} events are made again.")
+    answer({"events": count}, f"The indexes of {number_of(count, 'event')} are rebuilt.")
 
 
 # for so long a killed training may be resumed
@@ -182,29 +187,29 @@ _RESUMABLE_DAYS = 30
     type=click.FloatRange(min=0),
     default=1.0,
     show_default=True,
-    help="Days that an unused object is kept.",
+    help="Days for which an unused object is kept.",
 )
 @click.option(
     "--discard",
     "reason",
     metavar="REASON",
-    help="Also give up earlier versions that nothing else names, and all of removed corpora.",
+    help="Also remove earlier versions that nothing else names, and all data of removed corpora.",
 )
 @click.option(
     "--discard-older",
     type=click.FloatRange(min=0),
     default=30.0,
     show_default=True,
-    help="Days that such a version is kept.",
+    help="Days for which such a version is kept.",
 )
 @store_option
 @answers
 def gc(older: float, reason: str | None, discard_older: float, store: Store) -> None:
-    """Remove objects that nothing in the ledger names, such as those of killed steps.
+    """Remove stored objects that no event in the ledger names, such as those of killed steps.
 
-    With --discard the ledger notes which objects go and why. Its events stay. What a deployment, a
-    batch or a claim names is kept unless its corpus was removed; the name of that corpus cannot be
-    used again.
+    With --discard, the ledger records which further objects are removed and why. Its events stay.
+    Objects of deployments, batches and claims of δ are kept, except those of a removed corpus. The
+    name of that corpus cannot be used again.
     """
     from certify_assets.corpora.config import removed_corpora
     from certify_assets.storage.care import collect, discard
@@ -217,7 +222,7 @@ def gc(older: float, reason: str | None, discard_older: float, store: Store) -> 
     store.forget_work(_RESUMABLE_DAYS)
     answer(
         {"discarded": gone, "removed": freed.objects, "bytes": freed.bytes},
-        *([] if reason is None else [f"Given up: {number_of(gone, 'object')}"]),
+        *([] if reason is None else [f"Discarded: {number_of(gone, 'object')}"]),
         f"Removed: {number_of(freed.objects, 'object')}, {freed.bytes:,} bytes",
     )
 
@@ -226,12 +231,12 @@ def gc(older: float, reason: str | None, discard_older: float, store: Store) -> 
 @store_option
 @answers
 def pages(store: Store) -> None:
-    """Make all copies below pages/ of the data root again."""
+    """Write the copies of all pages below pages/ of the data root again."""
     from certify_assets.storage.store import publish_all
 
     count = publish_all(store)
     page = store.locate("index.html")
-    answer({"pages": count, "folder": page}, f"{count} pages: {page}")
+    answer({"pages": count, "folder": page}, f"{number_of(count, 'page')}: {page}")
 
 
 @click.command()
@@ -241,13 +246,13 @@ def pages(store: Store) -> None:
 def backup(folder: str, store: Store) -> None:
     """Copy the data root into FOLDER: the database first, then its objects.
 
-    Others may work meanwhile. A later call copies what is new. Dagster's and MLflow's databases
-    are not part of it.
+    Others may work meanwhile. A later call copies only what is new. The databases of Dagster and
+    MLflow are not copied.
     """
     from certify_assets.storage.backup import back_up
 
     count = back_up(store, folder)
-    answer({"objects": count}, f"The database and {count} objects are copied.")
+    answer({"objects": count}, f"Copied: the database and {number_of(count, 'object')}.")
 
 
 @click.command()
@@ -255,11 +260,11 @@ def backup(folder: str, store: Store) -> None:
 @store_option
 @answers
 def restore(folder: str, store: Store) -> None:
-    """Make an empty data root that of a backup in FOLDER: objects first, then the database.
+    """Restore a backup in FOLDER into an empty data root: objects first, then the database.
 
-    Afterwards every event, and every object that one names, is verified.
+    Afterwards every event is verified, and every object that one names.
     """
     from certify_assets.storage.backup import restore as restore_from
 
     count = restore_from(store, folder)
-    answer({"objects": count}, f"The database and {count} objects are restored.")
+    answer({"objects": count}, f"Restored: the database and {number_of(count, 'object')}.")

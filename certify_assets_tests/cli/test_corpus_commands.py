@@ -68,11 +68,11 @@ def test_a_corpus_is_replaced_only_when_asked(call: Call, root: Path, tmp_path: 
     before = Store(str(root)).now().ledger("c")
     # a call that was killed is made again in the same words
     repeated = call(f"{imported} {tmp_path}/one.jsonl")
-    assert repeated.code == 0 and "No run changes" in repeated.err
+    assert repeated.code == 0 and "nothing changes" in repeated.err
     assert Store(str(root)).now().ledger("c") == before
     again = call(f"{imported} {tmp_path}/two.jsonl")
     assert again.code == 2
-    assert "registered already (40 trajectories)" in again.err
+    assert "registered already (40 runs)" in again.err
     assert "--replace" in again.err
     (tmp_path / "bad.csv").write_text("x\n", "utf-8")
     assert call(f"{imported} {tmp_path}/bad.csv --replace").code == 2
@@ -103,10 +103,9 @@ def test_a_delivery_keeps_the_settings_that_are_not_named(
     config = Store(str(root)).read_json("corpora/c/corpus.json")
     assert (config["seed"], config["rl"], len(config["paths"])) == (7, False, 2)
     again = call(f"{imported} {one} {two} --replace --json")
-    assert again.json["version"] == 2 and "No run changes" in again.err
+    assert again.json["version"] == 2 and "nothing changes" in again.err
     assert (
-        "assigns every task to a split again"
-        in call(f"{imported} {one} --replace --set rl=true").err
+        "assigns all tasks to splits again" in call(f"{imported} {one} --replace --set rl=true").err
     )
 
 
@@ -116,7 +115,7 @@ def test_a_delivery_keeps_the_settings_that_are_not_named(
         ("seed=-1", "seed of corpus.json is -1"),
         ("profile=none", "profile of corpus.json is 'none'"),
         ("colour=red", "unknown key 'colour'; known keys are name"),
-        ("format=table", "--set takes no format"),
+        ("format=table", "--set does not take format"),
         ('leak_thresholds={"lenght": 0.8}', "for length, steps, agent or"),
         ('leak_thresholds={"length": 0.3}', "leak_thresholds of corpus.json is 0.3"),
         ("length", "not NAME=VALUE"),

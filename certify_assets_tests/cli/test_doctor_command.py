@@ -455,18 +455,18 @@ def test_what_cannot_be_settled_is_asked(call: Call, table: Make) -> None:
     assert same.code == 3 and "Every run has the same score (score 3)" in same.out
     few = table("few.csv", lambda frame: frame.drop(columns="outcome").head(12))
     answer = call(f"doctor {few}")
-    assert answer.code == 3 and "3 tasks can promise nothing" in answer.out
+    assert answer.code == 3 and "With 3 tasks, nothing can be promised" in answer.out
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ("absent.csv", "absent.csv"),
-        ("scores.csv other.csv", "score tables are read one at a time"),
+        ("scores.csv other.csv", "only one score table is read at a time"),
         ("scores.csv --judge tone", "has no column 'tone'"),
         ("binary.csv", "has a header but no rows"),
         ("header.csv", "has a header but no rows"),
-        ("none.json", "No column of none.json is known"),
+        ("none.json", "Which column of none.json names the tasks is unclear"),
         (".", "holds no logs of a known format"),
         ("odd.zip", "odd.zip holds no logs of a known format"),
         ("scores.csv --out sheet.txt", "sheet.txt does not end in .csv"),

@@ -35,7 +35,7 @@ def test_less_than_the_asked_coverage_closes_the_gate(call: Call, scores: Path) 
     exactly = call(f"certificate {scores} --json --min-coverage {decided!r}")
     assert exactly.code == 0 and exactly.json == plain.json
     both = call(f"certificate {scores} --procedure all --min-coverage .1")
-    assert both.code == 2 and "goes with one procedure" in both.err
+    assert both.code == 2 and "needs one procedure" in both.err
 
 
 def test_github_gets_a_summary_and_annotations(

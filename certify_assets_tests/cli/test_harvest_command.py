@@ -18,10 +18,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_harvest_is_shown_with_its_controls(call: Call, root: str) -> None:
     answer = call(f"{_QUICK} --alpha 0.2 --root {root}")
     assert answer.code == 0
-    assert "certify split, reject at 0.2" in answer.out
+    assert "certify split, auto-fail at 0.2" in answer.out
     assert "taskboot 1" in answer.out
     assert "verdict" in answer.out
-    assert "round 1: half A certifies" in answer.err and "not on the finite pool" in answer.out
+    assert "round 1: half A certifies" in answer.err and "not about the finite pool" in answer.out
 
 
 def test_what_cannot_be_is_refused_in_a_sentence(call: Call, root: str) -> None:

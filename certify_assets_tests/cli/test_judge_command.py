@@ -89,8 +89,8 @@ def test_a_table_without_outcomes_is_scored(call: Call, root: Path, tmp_path: Pa
 
 def test_what_cannot_be_scored_is_a_sentence(call: Call, root: Path, tmp_path: Path) -> None:
     runs = write_runs(tmp_path / "new.jsonl", tasks=3, attempts=1)
-    assert "give one with --out" in call(f"judge score c {runs}").err
-    assert "does not end in" in call(f"judge score c {runs} --out {tmp_path}/x.txt").err
+    assert "Name one with --out" in call(f"judge score c {runs}").err
+    assert "has an unknown ending" in call(f"judge score c {runs} --out {tmp_path}/x.txt").err
     assert call(f"judge score c {runs} --out {runs}").code == 2
     assert call(f"judge score nope {runs} --out {tmp_path}/x.csv").code == 2
     untrained = call(f"judge score c {runs} --judge base --out {tmp_path}/x.csv")

@@ -63,7 +63,7 @@ def test_a_data_root_with_too_little_is_exit_three(call: Call, tmp_path: Path) -
     [
         ("--paper --auroc 0.8", "A prediction needs --success-rate"),
         ("--paper --success-rate 30 --auroc 0.8", "30.0 is not in the range 0<=x<=1"),
-        ("{table} --paper", "two sets of points"),
+        ("{table} --paper", "POINTS and --paper exclude each other"),
         ("{table} --out {table}", "would be overwritten"),
         ("missing.csv", "does not exist"),
         ("points.odt", "does not end in"),

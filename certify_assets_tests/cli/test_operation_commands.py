@@ -40,7 +40,7 @@ def test_a_judge_is_deployed_shown_and_deployed_again(
     assert (
         other.code == 0
         and "auto-fail at 20 %" in other.out
-        and "the deployment holds without the record" in other.err
+        and "deployed, but MLflow has no record of it" in other.err
     )
     again = call("ops rollback c --json").json
     assert again["certificates"] == made.json["certificates"] and again["number"] == 3
@@ -60,7 +60,7 @@ def test_a_judge_is_deployed_shown_and_deployed_again(
     ("arguments", "words"),
     [
         (["c", "--alpha", ".1"], "Missing argument 'JUDGE'"),
-        (["c", "lexical", "--alpha", "both=.1"], "is no budget"),
+        (["c", "lexical", "--alpha", "both=.1"], "is not a budget"),
         (["c", "lexical", "--audit-rate", "1.2"], "--audit-rate"),
         (["c", "nosuch"], "there is no judge 'nosuch'"),
         (["d", "lexical"], "no corpus is called 'd'"),
@@ -135,12 +135,12 @@ def test_a_decision_is_followed(call: Call, operated: Store, tmp_path: Path) -> 
     runs.rename(tmp_path / "moved")
     moved = call(follow)
     said = " ".join(moved.out.split())
-    assert moved.code == 0 and re.search(r"\d+ links hold. Moved source files: 1;", said)
+    assert moved.code == 0 and re.search(r"\d+ links hold. Source files that were moved: 1\.", said)
     (tmp_path / "moved").rename(runs)
     operated.write_bytes("judges/lexical/c/adapter/weights.safetensors", b"other")
     pin_present_files(operated)
     answer = call("ops lineage new-1-task-000/0")
-    assert answer.code == 3 and "1 links do not hold." in answer.out
+    assert answer.code == 3 and "Links that do not hold: 1." in answer.out
     broken = call(f"ops lineage {document['batches'][0]['certificates'][0][:10]} --json")
     assert broken.code == 3 and broken.json["broken"] == ["model judges/lexical/c: differs"]
     missing = call("ops lineage nothing")
@@ -160,12 +160,12 @@ def test_the_status_names_provisional_batches_and_closes_them(
     assert (batch["state"], batch["labels_used"]) == ("provisional", 0)
     assert batch["labels_wanted"] == list(audit.wanted)
     shown = call(*arguments)
-    assert f"provisional; 0 of {len(audit.wanted)} runs of its draw are settled (`" in shown.out
-    assert "with confidence 95 % over the draw alone" in " ".join(shown.out.split())
+    assert f"provisional; 0 of {len(audit.wanted)} runs of its draw are labelled (`" in shown.out
+    assert "with 95 % confidence over the draw" in " ".join(shown.out.split())
     known, tied = agreeing(audit), audit.wanted[:2]
     append_labels(corpus, [Label(name, 1, "ann", "file", name) for name in tied])
     append_labels(corpus, [Label(name, 0, "ben", "file", f"{name}b") for name in tied])
-    assert "settled, 2 are disputed and need a third reviewer (`" in call(*arguments).out
+    assert "labelled, 2 are disputed and need a third reviewer (`" in call(*arguments).out
     append_labels(
         corpus, [Label(name, known[name], "eve", "file", f"{name}c") for name in audit.order]
     )

@@ -61,7 +61,7 @@ def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Pa
         "closed": [],
     }
     again = call(f"review import c {table} --reviewer Ann")
-    assert "0 labels of Ann added to c, 0 changed, 9 unchanged. 0 rows have" in again.out
+    assert "0 labels of Ann added to c, 0 changed, 9 unchanged. Rows without" in again.out
     assert len(labels_of(store)) == 9
     assert call("review queue c --json").json["waiting"] == 0
     later = table.with_stem("later")
@@ -70,7 +70,7 @@ def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Pa
     assert "0 labels of Ann added to c, 2 changed, 0 unchanged." in turned.out
     older = call(f"review import c {table} --reviewer Ann")
     assert "0 changed, 9 unchanged" in older.out
-    assert "2 of the unchanged are overruled" in " ".join(older.out.split())
+    assert "2 of the unchanged labels do not count" in " ".join(older.out.split())
 
 
 def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_path: Path) -> None:
@@ -88,14 +88,14 @@ def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_pat
     ("arguments", "words"),
     [
         (["queue", "nothing"], "no corpus is called 'nothing'; known are "),
-        (["export", "c"], "there is no file to write"),
+        (["export", "c"], "no file is named"),
         (
             ["serve", "c", "--host", "192.0.2.1"],
-            "use 127.0.0.1 behind a proxy or a tunnel (ssh -L), or add --exposed",
+            "Use 127.0.0.1 behind a proxy or a tunnel (ssh -L), or add --exposed",
         ),
         (
             ["serve", "c", "--host", "0.0.0.0", "--exposed"],
-            "is every address of this machine; give the one that reviewers will type",
+            "means every address of this machine. Give the one that reviewers will open",
         ),
         (
             ["serve", "c", "--host", "192.0.2.1", "--exposed"],
@@ -109,7 +109,7 @@ def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_pat
             ["serve", "c", "--criteria", "none.md"],
             "--criteria none.md does not exist. Check the path.",
         ),
-        (["serve", "c", "--public-url", "review.example.org"], "is no address of a proxy"),
+        (["serve", "c", "--public-url", "review.example.org"], "is not an address of a proxy"),
     ],
 )
 def test_what_cannot_be_done_is_refused(

@@ -70,7 +70,7 @@ def test_a_label_goes_from_the_link_to_the_journal(client: Client, store: Store)
         "run"
     )
     twice = client.label(page, 0)
-    assert twice.status == 409 and "with the other outcome, which stands" in twice.text
+    assert twice.status == 409 and "with the other outcome, which counts" in twice.text
     assert (
         client.ask("POST", "/undo", {"csrf": after.field("csrf"), "line": label.number}).status
         == 303
@@ -264,7 +264,7 @@ def test_links_are_the_same_after_a_restart(store: Store) -> None:
 
 
 def test_a_reviewer_who_is_named_twice_is_refused(store: Store) -> None:
-    with pytest.raises(InputError, match="'Zoe' is named twice; name each of them once"):
+    with pytest.raises(InputError, match=r"'Zoe' is named twice\. Name each reviewer once"):
         ReviewServer(ReviewSession(store, "c"), reviewers=["Zoe", " Zoe "])
 
 
@@ -282,7 +282,7 @@ def test_a_label_that_cannot_be_written_is_not_confirmed(
                 "SELECT RAISE(ABORT, 'disk is full'); END"
             )
             answer = client.label(page, 1)
-            assert answer.status == 500 and "could not be written" in answer.text
+            assert answer.status == 500 and "could not be stored" in answer.text
             database.execute("DROP TRIGGER full")
         assert client.label(page, 1).status == 303 and len(labels_of(store)) == 1
     assert "disk is full" in capsys.readouterr().err
@@ -301,7 +301,7 @@ def test_reviewers_are_told_where_a_table_was_altered(
         whole = path.read_bytes()
         path.write_bytes(whole + b" ")
         answer = client.ask("GET", "/")
-        assert answer.status == 500 and "no label is taken" in answer.text
+        assert answer.status == 500 and "no label is accepted" in answer.text
         assert store.root not in answer.text
         path.write_bytes(whole)
         assert client.ask("GET", "/").status == 200
