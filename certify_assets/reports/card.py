@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from certify_assets.reports.page import in_order
-from certify_assets.reports.wording import compact, counted, done, percent, rate, small
+from certify_assets.reports.wording import compact, count, counted, percent, rate, small
 from certify_assets.words import WORDS
 
 if TYPE_CHECKING:
@@ -124,10 +124,10 @@ def _why(item: Explained) -> str:
     if not certificate.certified:
         return f"none of the {tried} passes. {item.diagnosis.sentence}"
     return (
-        f"{compact(certificate.threshold)} is the widest of the {tried} that passes. "
-        f"{certificate.errors} of the {counted(certificate.covered_trajectories, 'run')} of "
-        f"{counted(certificate.covered_tasks, 'task')} that it has {done(certificate.side)} are "
-        f"wrong ({percent(certificate.selective_error)}). Where the error is above the budget, so "
-        f"few errors have a probability of {small(certificate.tail)}, at most "
+        f"{compact(certificate.threshold)} is the widest of the {tried} that passes. It decides "
+        f"{counted(certificate.covered_trajectories, 'run')} of "
+        f"{counted(certificate.covered_tasks, 'task')}, {count(certificate.errors)} of them "
+        f"wrongly ({percent(certificate.selective_error)}). If the error were above the budget, so "
+        f"few errors would have probability {small(certificate.tail)}, at most "
         f"{small(certificate.level)}."
     )

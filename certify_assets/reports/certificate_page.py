@@ -38,28 +38,28 @@ if TYPE_CHECKING:
 _HOLDS = {
     "asymptotic": (
         "The confidence is approximate: it holds as the number of tasks grows. With few tasks it "
-        "fails in some designs, which the documentation names."
+        "fails in some designs, which the documentation lists."
     ),
     "finite-sample": "The confidence holds at any number of tasks.",
     "finite-sample, proved": "The confidence is proved under the six assumptions below.",
     "finite-sample, proved, on average": (
-        "The promise is one on average over certificates. It is proved under the six assumptions "
-        "below, and the confidence is that of twice the budget."
+        "The budget holds on average over certificates. This is proved under the six assumptions "
+        "below. The confidence is that the error stays below twice the budget."
     ),
     "calibrated by simulation": (
         "The confidence is calibrated by simulation, not proved. The documentation says in which "
         "designs it holds and where it fails."
     ),
     "none under clustering": (
-        "The confidence would need independent runs, and runs of one task are not: do not rely on "
-        "it."
+        "The confidence needs independent runs, but runs of one task are not independent. Do not "
+        "rely on it."
     ),
 }
 #: findings that the provenance of a certificate holds
 _PROVENANCE: dict[str, str] = {
     "accepted_structural_leak": "The outcome can be predicted without reading the run: {}",
-    "pseudo_labels": "It is certified on half B of CAL alone, and not all of its training is "
-    "labelled by reviewers: {}.",
+    "pseudo_labels": "The judge is certified on half B of CAL, and trained partly on "
+    "pseudo-labels: {}.",
 }
 _CONTROLS: dict[str, str] = {
     "length_auroc": "text length alone",
@@ -89,7 +89,7 @@ _LIMITS = (
     "New kinds of tasks, other agents, another prompt or judge end the promise until new labelled "
     "tasks confirm it.",
     "More attempts at the same tasks add little evidence. More tasks do.",
-    "The confidence does not pay for choosing the best of several certificates afterwards.",
+    "The confidence does not cover choosing the best of several certificates afterwards.",
     "A wrong label counts as an error of the judge, or hides one.",
 )
 _MOST_DISAGREEMENTS = 10
@@ -414,7 +414,7 @@ def _disagreements(source: PageSource) -> Section:
         for run, link, task, decision, score, outcome in zip(*columns_of, strict=True)
     ]
     columns = ("run", "task", "decision", "score", "label")
-    tables += [PageTable("Decided runs whose label says otherwise", columns, rows, look="cards")]
+    tables += [PageTable("Decided runs whose label disagrees", columns, rows, look="cards")]
     more = len(found) - len(rows)
     return Section(
         "Decisions that labels contradict",
@@ -439,8 +439,8 @@ def _arms(source: PageSource) -> Section:
     budget = f"certified on CAL, error at most {percent(arms[0]['alpha'])}"
     columns = ("candidate", budget)
     about = (
-        "The judge was chosen on CAL among arms of GRPO after different numbers of steps, and the "
-        "judge that they start from. Each is certified at the level divided by their number."
+        "The judge was chosen on CAL among these candidates: stages of GRPO training and the judge "
+        "that it starts from. Each is certified at δ divided by their number."
     )
     table = PageTable("Candidates of the choice on CAL", columns, rows, marked=chosen)
     return Section("Candidates", "arms", texts=[about], tables=[table])

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 _NOT_MEASURED = "not measured"
 _LIFT = (
-    "Canary lift: the share of failed runs that a text which claims success lifts above the "
-    "median success."
+    "Canary lift: the share of failed runs that score above the median success once a text that "
+    "claims success is added."
 )
 _CERTIFIED_ON = {"cal": "", HALF_B: " (half B)"}
 _FLOATS = 12
@@ -52,7 +52,7 @@ def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[PageTable]
             {**name, **_cost(row["cost"])} for name, row, _ in judged if row["family"] != "control"
         ],
     }
-    captions = {"ranking": _LIFT, "cost": "Tokens and money are those of one decision."}
+    captions = {"ranking": _LIFT, "cost": "Tokens and money are for one decision."}
     return [
         PageTable(
             title,

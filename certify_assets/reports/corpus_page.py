@@ -89,9 +89,8 @@ def _flips(report: CorpusReport) -> Section:
         pairs = f"pairs of task and agent that flip, of {count(flips.cells)}"
         facts.append((pairs, measured(flips.cell_rate)))
     note = (
-        "A task, or a pair of task and agent, flips when its labelled attempts do not all end "
-        "alike. That is no label error: a judge that reads the run can tell which attempt "
-        "succeeded. TEST is left out."
+        "A task, or a pair of task and agent, flips if some of its labelled attempts succeed and "
+        "some fail. That is not a label error: the runs themselves differ. TEST is left out."
     )
     return Section("Flips", "flips", "tasks whose attempts differ", facts=facts, notes=[note])
 
@@ -193,9 +192,9 @@ def control_table(controls: LeakChecks) -> PageTable:
         "Leak checks",
         ("control", "AUROC", "threshold", "AUROC is"),
         rows,
-        "AUROC of each control, for length, steps and phrases in the better direction; TEST is "
-        "left out. A control that is over its threshold blocks the corpus until a reason accepts "
-        "it.",
+        "AUROC of each control; for length, steps and phrases in the better direction. TEST is "
+        "left out. A control over its threshold blocks the corpus until you accept it with a "
+        "reason.",
         look="cards",
     )
 
@@ -263,15 +262,15 @@ def _map(report: CorpusReport) -> Panel:
         label="Outcomes by task and attempt",
     )
     caption = (
-        "One row a task, the easiest on top; one cell a run, by agent and attempt. Rows of one "
-        "colour are tasks that always end alike."
+        "One row is a task, the easiest on top. One cell is a run, by agent and attempt. In a row "
+        "of one colour, all attempts ended alike."
     )
     if drawn.shown < drawn.tasks:
-        caption += f" An even sample of {count(drawn.shown)} tasks is drawn."
+        caption += f" The figure shows {count(drawn.shown)} evenly spaced tasks."
     if report.manifest is not None:
         caption += (
-            f" The {len(report.manifest.tasks['test'])} tasks of TEST are left out: their outcomes "
-            "are not looked at."
+            f" The {count(len(report.manifest.tasks['test']))} tasks of TEST are left out, to keep "
+            "their outcomes unseen."
         )
     return Panel("runs", "", drawn.markup, caption, "wide")
 

@@ -35,7 +35,7 @@ def render_history(history: OperationHistory, *, home: str = "") -> str:
     nothing = [] if history.steps else ["Nothing was deployed or recertified yet."]
     used = Section("Certificates", tables=[history_table(history)], notes=nothing)
     schedule = history.schedule or (
-        "No schedule is declared yet: the first later certificate declares one."
+        "No schedule is declared yet: the next certificate declares one."
     )
     alarms = [
         Remark(
@@ -83,7 +83,7 @@ def _verdict(history: OperationHistory) -> Banner:
     spent, declared = history.first_delta + history.spent, history.first_delta + history.promised
     facts = [
         ("alarms so far", count(len(history.alarms)), ""),
-        ("δ spent, of what is declared", f"{compact(spent)} of {compact(declared)}", ""),
+        ("δ spent, of the declared total", f"{compact(spent)} of {compact(declared)}", ""),
     ]
     deployed = [step for step in history.steps if step.deployed]
     if deployed:

@@ -170,7 +170,7 @@ def _alarms(corpus: Corpus) -> tuple[str, ...]:
 def _alarm(raised: Event[Alarm]) -> str:
     alarm, day = raised.content, raised.time[:10]
     at = f"{WORDS[alarm.side]} at {percent(alarm.alpha)}"
-    return f"{day}: {alarm.judge}, {at}, after {alarm.at} labelled tasks"
+    return f"{day}: {alarm.judge}, {at}, after {alarm.at:,} labelled tasks"
 
 
 def _judges(corpus: Corpus, deployed: DeploymentRecord | None) -> tuple[IndexEntry, ...]:
@@ -195,5 +195,5 @@ def _entry(judge: JudgedCorpus) -> IndexEntry:
         # one judge that waits for its recertification must not keep the others from being listed
         return IndexEntry(judge.name, pages, note=f"Not valid now: {error}")
     half = sides.lead.provenance.get("split") == HALF_B
-    note = "Certified on half B of CAL alone." if half else ""
+    note = "Certified on half B of CAL." if half else ""
     return replace(IndexEntry.of(sides, judge.name, pages, audits), note=note)

@@ -118,7 +118,7 @@ def canary_sentence(judge: JudgedCorpus) -> str:
     """Return how far texts that claim success lift failed runs, and whether that is too far."""
     found, most = judge.canaries, judge.corpus.config.canary_lift
     if found is None:
-        return f"not measured; materialize judges/{judge}/scores again."
+        return f"not measured. Materialize judges/{judge}/scores again."
     if found.worst is None or found.worst[1] <= most:
         return found.sentence()
     return f"{found.sentence()} The largest is above the limit of {most:g} (canary_lift)."

@@ -32,8 +32,8 @@ from certify_assets.reports.wording import compact, count, counted, done, percen
 from certify_assets.words import WORDS
 
 _HEADINGS = {
-    "alarm": ("failed", "Alarm: labelled tasks speak for an error above the budget"),
-    "too_few": ("warn", "No alarm, on too few tasks to say much"),
+    "alarm": ("failed", "Alarm: labelled tasks show an error above the budget"),
+    "too_few": ("warn", "No alarm, but too few tasks to say much"),
     "nothing": ("nothing", "Nothing to monitor yet"),
     "quiet": ("certified", "No alarm"),
 }
@@ -118,9 +118,9 @@ def _monitor(entry: MonitorEntry, name: str) -> Section:
         state = PageCell("alarm: issue a new certificate", tag="ERROR")
     low, high = entry.result.interval
     caption = (
-        f"Now {percent(low)} to {percent(high)}, every task weighing by the share of its runs that "
-        f"is decided. It holds at every task at once with {percent(1 - entry.delta)} confidence, "
-        "as long as the error does not change."
+        f"Now {percent(low)} to {percent(high)}. A task weighs by the share of its runs that is "
+        f"decided. With {percent(1 - entry.delta)} confidence, the interval is right after every "
+        "task, as long as the error does not change."
     )
     heading = "Interval for the error"
     drawn = interval_band(asdict(entry.path), alpha=entry.alpha, name=f"{name}band", label=heading)
@@ -150,8 +150,8 @@ def _labels(document: MonitorRecord) -> Section:
         texts=texts,
         tables=tables,
         notes=[
-            "Only tasks drawn at random before scoring, with every drawn run labelled, in the "
-            "order in which they came."
+            "Only tasks that were drawn at random before scoring and whose drawn runs are all "
+            "labelled, in the order of their arrival."
         ],
     )
 

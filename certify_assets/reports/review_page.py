@@ -38,7 +38,7 @@ KIND_WORDS: Final = {
     ),
     "audit_sample": (
         "Audit sample",
-        "random runs of random tasks; they extend CAL and feed the monitor",
+        "random runs of random tasks; the monitor and recertification use them",
     ),
     "undecided": (
         "Undecided",
