@@ -280,8 +280,8 @@ def diagnose(
         answers = [_answer(name, table, len(tables), drawn) for name, table in tables.items()]
     except UnlabelledRunError:
         raise InputError(
-            f"{labels} is the file of a draw, and its labels do not reach far enough. Label its "
-            "next batch, and ask again."
+            f"{labels} is the file of a draw and has too few labels. Label its next batch, then "
+            "ask again."
         ) from None
     answers.sort(key=lambda one: (*(-share for share in one.decided), -(one.auroc or 0)))
     best, table = answers[0], answers[0].table
@@ -310,8 +310,8 @@ def _opened(
         return _of_table(paths[0], reading, judge)
     if table := next((path for path in paths if path.is_file() and not is_log(path)), None):
         raise InputError(
-            f"{table} is no log of a known format, and score tables are read one at a time. If it "
-            "holds labels, give it with --labels."
+            f"{table} is not a log of a known format, and only one score table is read at a time. "
+            "If it holds labels, give it with --labels."
         )
     return read_judged(paths), {}
 
@@ -325,7 +325,7 @@ def _of_table(
     every = read_table(path, set(usual.values()))
     names = [name for name in every.names if name]
     if names and not len(every):
-        raise InputError(f"{path} has a header but no rows. Write one row a trajectory.")
+        raise InputError(f"{path} has a header but no rows. Write one row for each trajectory.")
     table, columns = read_table(path, set(names)), dict[str, str]()
     there = {one: found[0] for one in usual if (found := [*matched(names, {usual[one]}).values()])}
     repeated = []
@@ -339,9 +339,9 @@ def _of_table(
     if "task" not in {*there, *columns, *reading.columns}:
         # runs of one task that count as tasks of their own would promise too much
         run = there.get("id") or columns.get("id")
-        own = f", or task={run} if every run is a task of its own" if run else ""
+        own = f", or task={run} if every run has its own task" if run else ""
         raise InputError(
-            f"No column of {path} is known to name the tasks; its columns are "
+            f"Which column of {path} names the tasks is unclear; its columns are "
             f"{', '.join(names[:12]) or 'none'}. Name it with --columns task=NAME{own}."
         )
     used = {*columns.values(), *(there[one] for one in there if one not in ("score", "outcome"))}

@@ -65,7 +65,7 @@ class Document(BaseModel):
         Raises
         ------
         CertifyError
-            That of the class, where the object is no such document.
+            The class's own error, where the object is not such a document.
         """
         if not isinstance(document, dict):
             raise cls.REFUSAL(f"This is not the JSON object of a {cls.TITLE}.")
@@ -81,7 +81,7 @@ class Document(BaseModel):
             raise cls.REFUSAL(cls._sentence(error)) from None
         except (RecursionError, TypeError, ValueError):
             raise cls.REFUSAL(
-                f"The {cls.TITLE} holds what no JSON does; give it as it was written."
+                f"The {cls.TITLE} holds values that JSON has not; give it as it was written."
             ) from None
 
     @classmethod
@@ -91,7 +91,7 @@ class Document(BaseModel):
         if first["type"] == "missing":
             said = f"The {cls.TITLE} lacks {place}"
         elif first["type"] == "extra_forbidden":
-            said = f"The {cls.TITLE} has a key of no {cls.TITLE}, {place!r}"
+            said = f"The {cls.TITLE} has an unknown key, {place!r}"
         else:
             words = first["msg"].removeprefix("Value error, ")
             said = f"{place} is {quoted(first['input'])}: {words[:1].lower()}{words[1:]}"

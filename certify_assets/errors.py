@@ -1,6 +1,6 @@
 """Errors of certify_assets: one tree, each class with its exit code on the command line.
 
-Every message is one sentence that names the file, the row or column, and the remedy.
+A message says what is wrong, where (file, row or column), and what to do.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class UnlabelledRunError(InputError):
 
 
 class GateClosedError(CertifyError):
-    """Nothing is certified, so nothing may be harvested: no fault, the end of this branch."""
+    """A gate is closed: nothing is certified, or a check refuses the step. No fault of the input."""
 
     exit_code = 3
 
@@ -67,7 +67,7 @@ class ChangedInputError(IntegrityError):
 
 
 class LostDatabaseError(CertifyError):
-    """The database does not answer now: whether the last commit arrived is not known."""
+    """The database does not answer. Whether it stored the last commit is not known."""
 
 
 class ManifestError(IntegrityError):
@@ -75,13 +75,11 @@ class ManifestError(IntegrityError):
 
 
 class ForgedCertificateError(IntegrityError):
-    """A certificate is incomplete, altered or of other data."""
+    """A certificate is incomplete, was altered or belongs to other data."""
 
 
 class StaleCertificateError(IntegrityError):
-    """A certificate belongs to another judge, prompt, renderer, grid, manifest or data than what is
-    deployed.
-    """
+    """A certificate belongs to another judge, prompt, renderer, grid, manifest or other data."""
 
 
 class LeakError(IntegrityError):
@@ -93,7 +91,7 @@ class LedgerError(IntegrityError):
 
 
 def quoted(value: object, length: int = 80) -> str:
-    """Return a value as ASCII text of limited length for a message, whatever it is."""
+    """Return any value as ASCII text of limited length, for a message."""
     try:
         text = ascii(value)
     except (ValueError, RecursionError):
@@ -103,7 +101,7 @@ def quoted(value: object, length: int = 80) -> str:
 
 
 def unknown_setting(name: object, known: Iterable[str]) -> InputError:
-    """Return the error of a setting that there is not, with the one that may be meant."""
+    """Return the error for an unknown setting, with a suggestion if one is close."""
     names = list(known)
     close = get_close_matches(str(name), names, n=1)
     meant = f" Did you mean {close[0]}?" if close else ""

@@ -82,8 +82,8 @@ class Inbox(Hooks):  # type: ignore[misc]
             if not counts["failed"]:
                 _logger.warning(
                     f"certify_assets: sample {data.sample.id!r} was not written to the inbox "
-                    f"({error or type(error).__name__}); the evaluation continues, and its log can "
-                    "be imported with --format inspect."
+                    f"({error or type(error).__name__}). The evaluation continues; you can import "
+                    "its log with --format inspect."
                 )
             counts["failed"] += 1
 
@@ -93,7 +93,7 @@ class Inbox(Hooks):  # type: ignore[misc]
         if counts:
             _logger.info(
                 f"certify_assets: {counts['written']} samples written to {os.environ.get(INBOX)}, "
-                f"{counts['there']} were there, {counts['failed']} failed."
+                f"{counts['there']} were there before, {counts['failed']} failed."
             )
 
 
@@ -129,9 +129,9 @@ def _folder() -> Path:
     named = os.environ[INBOX]
     if "://" in named:
         raise InputError(
-            f"{INBOX} is {named}; name a folder, and copy its files to the data root's inbox"
+            f"{INBOX} is {named}. Name a folder, and copy its files to the data root's inbox"
         )
     folder = Path(named).expanduser()
     if not folder.parent.is_dir():
-        raise InputError(f"{INBOX} is {named}, and {folder.parent} is no folder; make it first")
+        raise InputError(f"{INBOX} is {named}, but {folder.parent} is not a folder. Make it first")
     return folder

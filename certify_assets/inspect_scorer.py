@@ -2,9 +2,9 @@
 
     inspect score LOG --scorer certify/certified -S certificate=certificate.json -S judge=NAME
 
-Every sample gets the score ``certified``, an object with two values: ``certified`` is C or I where
-the certificate decides, and unscored with a reason where it does not; ``decided`` is 1 or 0. The
-metrics are ``decided_share`` and ``certified_error_bound``.
+Every sample gets the score ``certified``, an object with two values. ``certified`` is C or I where
+the certificate decides, and otherwise unscored, with a reason. ``decided`` is 1 or 0. The metrics
+are ``decided_share`` and ``certified_error_bound``.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def certified_error_bound() -> Metric:
 @scorer(name="certify/certified", metrics=[decided_share(), certified_error_bound()])
 @_under_certify
 def certified(certificate: str, judge: str | None = None, alpha: float | None = None) -> Scorer:
-    """Return a scorer that decides by another score of the sample, where a certificate lets it.
+    """Return a scorer that decides samples by another of their scores, under a certificate.
 
     Parameters
     ----------
     certificate : str
-        File of a certificate, or of one a side, issued for this judge.
+        File of a certificate, or of one for each side, issued for this judge.
     judge : str, optional
         Name of the judge's score, or ``NAME/KEY``. By default the column that the certificate was
         issued on.

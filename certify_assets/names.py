@@ -24,10 +24,10 @@ _ZEROS = re.compile(r"(?<![0-9.])0+(?=[0-9])")
 
 
 def plain_names(names: Sequence[str]) -> list[str]:
-    """Return names without what hardly anybody sees, in their order.
+    """Return names without differences that readers hardly see, in their order.
 
-    That are Unicode forms, invisible signs, kinds and numbers of spaces, and the point of a whole
-    number: `7` and `7.0` are one name.
+    Such differences are Unicode forms, invisible characters, kinds and numbers of spaces, and the
+    decimal point of a whole number: `7` and `7.0` are one name.
     """
     text = "\n".join(names)
     if text.count("\n") != len(names) - bool(names):
@@ -55,7 +55,7 @@ def folded_names(names: Sequence[str]) -> list[str]:
 
 
 def two_spellings(names: Collection[str]) -> tuple[str, str] | None:
-    """Return two names of a collection that are one; its names differ from each other."""
+    """Return two different spellings of one name in a collection without duplicates, or None."""
     given = list(names)
     plain = plain_names(given)
     if plain == given or len(set(plain)) == len(given):
@@ -66,7 +66,7 @@ def two_spellings(names: Collection[str]) -> tuple[str, str] | None:
 
 
 def folding(names: Iterable[str]) -> dict[str, str]:
-    """Return the first spelling of each name that is another's in another spelling."""
+    """Return, for every later spelling of a name, its first spelling."""
     given = list(dict.fromkeys(names))
     first: dict[str, str] = {}
     folded = folded_names(given)
@@ -75,7 +75,7 @@ def folding(names: Iterable[str]) -> dict[str, str]:
 
 
 def shared_names(names: Sequence[str], others: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the names that are names of others too, sorted, each with its spelling there."""
+    """Return the names that both collections have, sorted, each with its spelling in `others`."""
     there = dict(zip(folded_names(others), others, strict=True))
     same = set(others)
     keys = zip(names, folded_names(names), strict=True)
@@ -90,6 +90,6 @@ def in_both(name: str, other: str) -> str:
 
 
 def spelled(name: str) -> str:
-    """Quote a name so that every sign and every space of it can be seen."""
+    """Quote a name so that every character and space is visible."""
     # lines of messages are wrapped at spaces
     return quoted(name).replace("  ", r"\x20\x20")

@@ -113,13 +113,13 @@ class _NotebookMethods:
         Parameters
         ----------
         rows : DataFrame or array_like of float
-            A frame with a column of scores, called as it was for :func:`certify`; or scores.
+            A frame whose column of scores has the name that :func:`certify` read; or scores.
 
         Returns
         -------
         DataFrame or array of str
-            The frame with columns decision ("reject", "release" or "human") and reason, of the
-            kind that was given; of scores, a decision each.
+            For a frame, the same kind of frame with the further columns decision ("reject",
+            "release" or "human") and reason. For scores, an array of decisions.
         """
         sides, evidence = self._issued()
         if not _is_frame(rows):
@@ -132,7 +132,7 @@ class _NotebookMethods:
 
 
 class TableCertificate(_NotebookMethods, Certificate):
-    """A certificate that keeps the table it is of, for :func:`certify` in a notebook.
+    """A certificate that keeps its table, as :func:`certify` returns it.
 
     It equals the certificate with the same values, and writes the same document.
     """
@@ -158,7 +158,7 @@ class TableCertificate(_NotebookMethods, Certificate):
     def _issued(self) -> tuple[Sides, _Evidence]:
         if self._evidence is None:
             raise InputError(
-                "The certificate is a changed copy, without its table. Use the one that certify "
+                "The certificate is a changed copy without its table. Use the one that certify "
                 "returned."
             )
         return Sides((self,)), self._evidence
@@ -174,7 +174,7 @@ class CertificatePair(_NotebookMethods, CertificateSet):
     certificates : tuple of Certificate
         Both, reject first.
     decided, human : float
-        Shares of scored runs in exactly one region, and of all others.
+        Shares of scored runs that the judge decides, and that go to review.
     promise : str
         What both promise together.
     """
@@ -244,10 +244,9 @@ def certify(
     Parameters
     ----------
     scores : array_like of float, DataFrame, or path
-        Judge scores, higher = more likely a success; NaN = unscored. Or a table with a row a run:
-        of pandas, Polars or Arrow, or the path of a file. Its columns are read as those of the
-        command ``certify certificate`` are, with the rows of split "cal" where it has a column
-        split.
+        Judge scores, higher = more likely a success; NaN = unscored. Or a table with a row for each
+        run: of pandas, Polars or Arrow, or the path of a file. Its columns are read as by ``certify
+        certificate``. If it has a column split, the rows with split "cal" are used.
     outcomes : array_like, optional
         1 success, 0 failure; not with a table.
     tasks : sequence of hashables, optional
@@ -255,31 +254,31 @@ def certify(
     side : {"both", "reject", "release"}
     promise : {"average", "confident", "proved"}, optional
         An error within alpha on average, with confidence by simulation, or with a proof. By default
-        confident; where that certifies nothing, average is tried, which needs one run a task.
+        confident. If that certifies nothing and every task has one run, average is tried.
     columns : mapping of str to str, optional
-        What the columns of a table are called, by ``task``, ``score``, ``outcome``, ``id``,
-        ``agent`` and ``split``.
+        Names of the table's columns, by ``task``, ``score``, ``outcome``, ``id``, ``agent`` and
+        ``split``.
     score_scale : {"probability", "log-odds"}, optional
-        What the scores of a table are: percentages are divided by 100 where probabilities are said.
-        By default scores are taken as they are.
+        Scale of the scores of a table. With "probability", percentages are divided by 100. By
+        default scores are not changed.
     lower_is_better : bool
-        A lower score means a success is likelier: every score is negated, here and by ``decide``.
+        Whether a lower score means a likelier success. Scores are negated, here and by ``decide``.
     **keywords
-        Those of :func:`certify_assets.certificates.certify`: alpha, delta, procedure, pool, …; and
-        ``joint`` with both sides, which then hold together at 1 − delta. Of a table also success,
-        failure, threshold, no_label, unlabelled and ids: see
+        Those of :func:`certify_assets.certificates.certify`: alpha, delta, procedure, pool and
+        others. With ``joint=True``, both sides hold together at 1 − delta. For a table also
+        success, failure, threshold, no_label, unlabelled and ids: see
         :class:`certify_assets.tables.settings.TableSettings`.
 
     Returns
     -------
     TableCertificate or CertificatePair
-        A pair of certificates, of one side a `Certificate`. A notebook shows a card; it has
-        ``decide``, ``plot`` and ``explain``.
+        Certificates of both sides, or of the one side that was asked for. Both classes have the
+        methods ``decide``, ``plot`` and ``explain``, and a notebook shows them as a card.
 
     Raises
     ------
     InputError
-        If a value or a column cannot be used; of a table, everything that is wrong with it.
+        If a value or a column cannot be used. For a table, the message lists all faults.
     """
     words = {name: keywords.pop(name) for name in TABLE_SETTINGS if name in keywords}
     settings, named = TableSettings.of(words), checked_columns((columns or {}).items())
@@ -291,23 +290,23 @@ def certify(
     read_as: tuple[str, ...] = ()
     if isinstance(scores, Path) or _is_frame(scores):
         if outcomes is not None or tasks is not None:
-            raise InputError("Outcomes or tasks are next to a table. Give the table alone.")
+            raise InputError("A table holds outcomes and tasks itself. Give only the table.")
         table = _read(scores, reading)
         read_as, given = table.read_as, table.evidence
     elif outcomes is None or tasks is None:
         raise InputError(
-            "There are scores without outcomes or tasks. Give all three, or a table that has them."
+            "Outcomes or tasks are missing. Give them with the scores, or give a table."
         )
     else:
         of_tables = {**words, "columns": columns, "score_scale": score_scale}
         if unread := [name for name, value in of_tables.items() if value is not None]:
-            raise InputError(f"{unread[0]} is for a table, and arrays were given. Leave it out.")
+            raise InputError(f"{unread[0]} is for tables, but arrays were given. Leave it out.")
         given = {"scores": _higher(scores, reading), "outcomes": outcomes, "tasks": tasks}
         given["provenance"] = reading.provenance({}, "")
     if not isinstance(about.get("sample"), Mapping | None):
         raise InputError(
-            "sample is what a certificate says of its draw, and no file. Runs of a draw are "
-            "certified by `certify certificate SCORES --sample FILE`."
+            "sample is not a file, but the mapping that a certificate has of its draw. To certify "
+            "a drawn file, use `certify certificate SCORES --sample FILE`."
         )
     about["provenance"] = {**given["provenance"], **(about.get("provenance") or {})}
     certifier = core.Certifier.of(**{**given, **about})
@@ -327,14 +326,14 @@ def _refuse_other_order(*columns: Any) -> None:
     given = [column.index for column in columns if hasattr(column, "iloc")]
     if any(not index.equals(given[0]) for index in given):
         raise InputError(
-            "scores, outcomes and tasks have different indexes. Give one table, or "
-            "reset_index(drop=True) where the order is right."
+            "scores, outcomes and tasks have different indexes. Give one table, or call "
+            "reset_index(drop=True) if their order is the same."
         )
 
 
 def _is_frame(value: object) -> bool:
     if hasattr(value, "collect"):
-        raise InputError("The table is lazy, and its rows are needed. Give table.collect().")
+        raise InputError("The table is lazy, but its rows are needed. Give table.collect().")
     # a column of a frame speaks Arrow as well, and has no columns
     return hasattr(value, "columns") and hasattr(value, "__getitem__")
 
@@ -382,7 +381,7 @@ def _frame_scores(
         raise InputError(_in_python(str(error))) from None
     if (doubt := table.doubt(issued)) is not None:
         if doubt.sure:
-            raise InputError(f"{doubt.sentence}, or the scores as an array where these are right.")
+            raise InputError(f"{doubt.sentence}, or give the scores as an array if they are right.")
         warnings.warn(f"{doubt.sentence}.", stacklevel=4)
     return table.scores
 

@@ -3,9 +3,8 @@
 A workspace sees the data root as of one moment, and what it writes itself.
 Open one for a piece of work and drop it afterwards.
 
-Every method that writes is one step, as in commands and runs: it stores all of its results, or
-none where something that it read was replaced meanwhile. A block `with corpus.writing()` makes
-one step of several methods.
+Every method that writes is one step: it stores all of its results, or none if something that it
+read was replaced meanwhile. A block `with corpus.writing()` makes one step of several methods.
 """
 
 from __future__ import annotations
@@ -194,16 +193,15 @@ class WorkspaceJudge(JudgedCorpus):
     ) -> DeploymentRecord:
         """Let this judge decide the batches of the corpus from now on.
 
-        `accepted` names what would otherwise be refused: "resplit_accepted" for runs that were
-        first certified under another split, "chosen_among_judges" for a judge that unpaid
-        certificates chose, "relabelling_accepted" for labels that were changed after a certificate.
+        `accepted` lists what would otherwise be refused. "resplit_accepted": the runs were first
+        certified under another split. "chosen_among_judges": certificates chose the judge without
+        a smaller δ. "relabelling_accepted": labels or runs were changed after a certificate.
 
         Raises
         ------
         GateClosedError
-            If nothing is certified at the budget, the audit failed or an alarm was raised. Also
-            where the runs were first certified under another split, certificates chose the judge
-            unpaid, or labels or runs were changed after a certificate was seen.
+            If nothing is certified at the budget, the audit failed or an alarm was raised. Also in
+            the three cases of `accepted`, unless they are listed there.
         """
         from certify_assets.operations.deploying import deploy
 

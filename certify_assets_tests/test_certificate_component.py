@@ -115,7 +115,7 @@ def test_a_frame_is_certified_and_its_unlabelled_runs_decided(tmp_path: Path) ->
 def test_later_labels_are_followed_until_they_contradict(tmp_path: Path) -> None:
     project = Project(tmp_path, answers(), min_coverage=0.3)
     said = project.checked(*_ALL[:2])
-    assert said["certified"][0] and said["still_holds"] == (True, "nothing labelled yet")
+    assert said["certified"][0] and said["still_holds"] == (True, "No new task is labelled yet.")
     issued = project.metadata()["certificate"]
     project.frame = answers(labelled=200)
     project.run("answers")
@@ -138,8 +138,8 @@ def test_a_table_is_read_from_its_path_and_held_out_rows_are_audited(tmp_path: P
     assert found["tasks"] == 120 and found["held out"].startswith("auto-fail: PASS. ")
     assert len(found["certificate"]["certificates"]) == 1 and found["auto-pass"] == 0
     passed, sentence = said["certified"]
-    assert not passed and sentence.endswith("At least 90 % were asked for.")
-    assert said["still_holds"] == (True, "nothing labelled yet")
+    assert not passed and sentence.endswith("min_coverage asks for 90 %.")
+    assert said["still_holds"] == (True, "No new task is labelled yet.")
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_arrays_give_the_certificate_that_they_gave(runs: pd.DataFrame, plain: C
     assert found == plain and plain == found and found.to_json() == plain.to_json()
     copied = copy.deepcopy(found)
     assert copied == found and copied.explain() == found.explain()
-    with pytest.raises(InputError, match="changed copy, without its table"):
+    with pytest.raises(InputError, match="changed copy without its table"):
         found.replace(seed=1).decide([0.5])
 
 
@@ -156,8 +156,8 @@ def test_scores_that_fall_or_are_percentages_are_certified_and_decided_alike(
 def test_tables_that_cannot_be_meant_are_refused(runs: pd.DataFrame) -> None:
     for table, words in (
         ((runs["score"], runs["outcome"].iloc[::-1], runs["task_id"]), "different indexes"),
-        ((runs, runs["outcome"], runs["task_id"]), "Give the table alone"),
-        ((runs["score"],), "scores without outcomes or tasks"),
+        ((runs, runs["outcome"], runs["task_id"]), "Give only the table"),
+        ((runs["score"],), "Outcomes or tasks are missing"),
         ((frames(runs)["polars"].lazy(),), r"Give table\.collect\(\)"),
     ):
         with pytest.raises(InputError, match=words):

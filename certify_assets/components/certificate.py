@@ -34,19 +34,19 @@ class _Scaffolder(dg.Scaffolder[Any]):
 
 @dg.scaffold_with(_Scaffolder)
 class CertificateComponent(dg.Component, dg.Resolvable, dg.Model):
-    """What a judge may decide alone, certified for a table of scores that is an asset of yours.
+    """Certify what share of runs a judge may decide alone, from an asset with a table of scores.
 
-    The asset NAME gets the asset NAME_certificate and, with decisions, the assets NAME_auto_decided
-    and NAME_needs_review.
+    Adds the asset NAME_certificate to your asset NAME. With decisions, it also adds the assets
+    NAME_auto_decided and NAME_needs_review.
     """
 
     asset: str = pydantic.Field(
-        description="Key of the asset with a row a run: task_id, score, outcome.",
+        description="Key of the asset with a row for each run: task_id, score, outcome.",
         examples=["my_scores", "evaluation/my_scores"],
     )
     path: str | None = pydantic.Field(
         None,
-        description="File that the asset writes, relative to this one. By default the table is "
+        description="File that the asset writes, relative to this file. By default the table is "
         "loaded through the IO manager of the asset.",
         examples=["scores.csv"],
     )
@@ -63,18 +63,18 @@ class CertificateComponent(dg.Component, dg.Resolvable, dg.Model):
     )
     promise: Literal["average", "confident", "proved"] | None = pydantic.Field(
         None,
-        description="What to promise. By default confident, and average where that certifies "
+        description="Promise of the certificate. By default confident; average if that certifies "
         "nothing.",
     )
     min_coverage: float = pydantic.Field(
         0.0,
         ge=0,
         le=1,
-        description="The check `certified` fails where a smaller share is decided.",
+        description="The check `certified` fails if a smaller share is decided.",
         examples=[0.3],
     )
     decisions: bool = pydantic.Field(
-        False, description="Whether two more assets decide the runs without an outcome."
+        False, description="Add two assets with the decisions on runs without an outcome."
     )
 
     @classmethod
@@ -252,7 +252,7 @@ def _checks(source: _Source) -> dg.AssetChecksDefinition:
             issued = source.issued(context.instance)
             alarm, said, values = follow(issued, source.read(inputs, issued))
         sides = issued.sides
-        little = f" At least {100 * least:g} % were asked for." if sides.decided < least else ""
+        little = f" min_coverage asks for {100 * least:g} %." if sides.decided < least else ""
         yield dg.AssetCheckResult(
             check_name="certified",
             passed=bool(sides.certified) and not little,

@@ -108,7 +108,7 @@ def follow(issued: CertificateSet, table: ScoreTable) -> tuple[bool, str, dict[s
         rows = rows if rows.splits is None else rows.take(rows.splits == "cal")
     names = () if rows is None else task_codes(rows.tasks)[0]
     if rows is None or known_tasks(certified[0].inputs, names).known.all():
-        return False, "nothing labelled yet", {}
+        return False, "No new task is labelled yet.", {}
     said, values, alarm = [], {}, False
     for item in certified:
         found = monitor_certificate(item, rows.scores, rows.labels, rows.tasks)

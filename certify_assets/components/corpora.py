@@ -32,12 +32,11 @@ attributes:
       format: auto
       profile: certify
       seed: 42
-      # false where no judge is trained on the RL split: its share goes to CAL
+      # false: no RL split, its share of the tasks goes to CAL
       rl: false
-  # of every asset, where they are not to be corpora/... and judges/...
+  # prefix of all asset keys; without it they are corpora/..., judges/... and so on
   # key_prefix: my_platform
-  # that have assets, with what they start from; name those of judges.yaml too, or leave this out
-  # for all of them and for the study
+  # judges that get assets; leave this out for all judges, those of judges.yaml too, and the study
   judges: [lexical, combined]
 """
 
@@ -105,19 +104,19 @@ class _Scaffolder(dg.Scaffolder[Any]):
 
 @dg.scaffold_with(_Scaffolder)
 class Corpora(dg.Component, dg.Resolvable, dg.Model):
-    """The platform for corpora of agent runs, which are certified once their files are complete."""
+    """The platform for corpora of agent runs, which it certifies once their files are complete."""
 
     corpora: list[DeclaredCorpus] = pydantic.Field(default=[], description="The corpora.")
     key_prefix: str | list[str] | None = pydantic.Field(
         None,
-        description="Prefix of the key of every asset of the code location.",
+        description="Prefix of all asset keys of the code location.",
         examples=["my_platform"],
     )
     judges: list[str] | None = pydantic.Field(
         None,
         min_length=1,
-        description="Judges that have assets, with those that they start from: names of the "
-        "platform's and of judges.yaml's. All by default.",
+        description="Judges that get assets, with the judges that they start from: names of the "
+        "platform's judges and of those in judges.yaml. By default all.",
         examples=[["lexical"]],
     )
 

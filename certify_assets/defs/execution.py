@@ -195,7 +195,7 @@ def one_run(corpus: str) -> Iterator[None]:
     with (_locks() / f"{corpus}.lock").open("a") as stream:
         if not lock_file(stream.fileno(), wait=False):
             raise CertifyError(
-                f"another command is at work on {corpus}. Wait for its end, or end it first."
+                f"another command is at work on {corpus}. Wait until it ends, or stop it."
             )
         yield
 

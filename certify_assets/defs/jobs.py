@@ -79,8 +79,8 @@ def _pipelines(project: Project) -> list[Any]:
             - dg.AssetSelection.groups(RESEARCH_GROUP)
             - project.folder(_COMPACT),
             description="Certify every judge of one corpus again, and recertify the deployed one. "
-            "The weekly schedule leaves out what is up to date; launched as it is, it trains "
-            "language models, hours on two cores.",
+            "The weekly schedule skips steps that are up to date. Launched by hand, the job "
+            "trains language models: hours on two cores.",
         ),
     ]
 
@@ -100,33 +100,32 @@ _OF_JUDGES: tuple[tuple[str, Callable[[JudgeSpec], bool], str], ...] = (
     (
         "baseline_judges",
         lambda spec: spec.group == "baseline",
-        "Train, score, certify, audit and draw with the judges that others are compared with, "
-        "seconds each: structure, of which combined is the mean with lexical, and "
-        "lexical_weighted.",
+        "Train, score, certify, audit and draw with two judges for comparison, seconds each: "
+        "structure (combined is the mean of it and lexical) and lexical_weighted.",
     ),
     (
         "transfer_judges",
         lambda spec: spec.group == "transfer",
-        "Train judges on the SFT splits of the other corpora, score, certify, audit and draw; "
-        "skipped where no other is split.",
+        "Train judges on the SFT splits of the other corpora, score, certify, audit and draw. "
+        "Skipped where no other corpus is split.",
     ),
     (
         "lexical_harvest",
         lambda spec: _harvests(spec, language=False),
-        "Self-train the lexical judge on what its certificate lets through, round by round: "
-        "seconds a round.",
+        "Self-train the lexical judge on the runs that its certificate decides: seconds for each "
+        "round.",
     ),
     (
         "lm_harvest",
         lambda spec: _harvests(spec, language=True),
-        "Self-train the language-model judge on what its certificate lets through, round by "
-        "round: minutes a round on two cores.",
+        "Self-train the language-model judge on the runs that its certificate decides: minutes "
+        "for each round on two cores.",
     ),
     (
         # they cost money, so they run when asked for and never with the rest
         "score_endpoint_judges",
         lambda spec: spec.hosted,
-        "Register, score, compare, certify, audit and draw with every endpoint judge: costs money.",
+        "Register, score, compare, certify, audit and draw with every endpoint judge. Costs money.",
     ),
 )
 JUDGE_JOBS = tuple(name for name, _, _ in _OF_JUDGES)
@@ -160,7 +159,7 @@ def _study(project: Project) -> list[Any]:
             - tables
             - dg.AssetSelection.assets(*pages),
             description="Make what the study needs of one corpus. `certify research study` runs it "
-            "on every corpus, in three parts, without what is up to date.",
+            "on every corpus, in three parts, and skips steps that are up to date.",
         ),
         dg.define_asset_job(
             TABLES,
@@ -206,7 +205,7 @@ def _selection(
 ) -> list[dg.AssetKey]:
     parts, left_alone = to_recertify(Corpus(store, corpus))
     for judge, reason in left_alone.items():
-        context.log.info(f"{corpus}, {judge} is left alone: {reason}")
+        context.log.info(f"{corpus}, {judge} is left out: {reason}")
     job = context.repository_def.get_job(WEEKLY).asset_layer
     wanted = {
         key for judge, names in parts.items() for key in project.keys(f"judges/{judge}", *names)

@@ -93,7 +93,7 @@ def test_it_is_off_by_default_and_an_error_is_one_warning(tmp_path: Path) -> Non
     inbox = tmp_path / "mistyped" / "inbox"
     printed, log = evaluate(tmp_path, "fixed", *model, inbox=inbox)
     assert printed.count("was not written to the inbox") == 1, printed
-    assert "is no folder; make it first" in printed and not inbox.parent.exists()
+    assert "is not a folder. Make it first" in printed and not inbox.parent.exists()
     assert log["status"] == "success"
     # a sample that failed is there too: the import counts it, and texts that are no UTF-8 stay
     inbox = tmp_path / "inbox"

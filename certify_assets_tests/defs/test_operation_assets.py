@@ -113,7 +113,7 @@ def test_a_batch_is_provisional_until_the_labels_of_its_draw_close_it(
     audit = BatchAudit.load(corpus, provisional.name)
     assert audit is not None
     metadata, (passed, said) = closed()
-    assert not passed and f"0 of {len(audit.wanted)} runs of its draw are settled" in said
+    assert not passed and f"0 of {len(audit.wanted)} runs of its draw are labelled" in said
     assert (metadata["provisional"], metadata["labels_wanted"]) == (1, len(audit.wanted))
     assert metadata["promises"][provisional.name].startswith("batch certificate:")
     known = agreeing(audit)

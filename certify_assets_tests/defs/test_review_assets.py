@@ -109,7 +109,7 @@ def test_queue_and_labels_are_made_and_their_checks_follow_the_labels(store: Sto
     assert last["labels_of_known_runs"] == (
         False,
         "ERROR",
-        "In no decided batch: 1 labelled run, such as 'gone/0'; restore the batch.",
+        "In no decided batch: 1 labelled run, such as 'gone/0'. Restore the batch.",
     )
 
 

@@ -29,8 +29,8 @@ _RUNS_AND_SPLITS = ("corpora/trajectories", "corpora/split_manifest")
 _DISJOINT = " Shares no task with any other split."
 _SPLITS = {
     "sft": "Trajectories that train the judge.",
-    "rl": "Trajectories kept for reinforcement learning and for the harvest pool; their labels "
-    "certify judges that did not learn from them.",
+    "rl": "Trajectories for reinforcement learning and the harvest pool. Their labels also certify "
+    "judges that did not learn from them.",
     "cal": "Trajectories that calibrate thresholds: every certificate is computed on them.",
     "test": "Trajectories that audit certificates; outcomes are read only through the ledger.",
 }
@@ -44,7 +44,7 @@ _SPLITS = {
     kinds={"parquet"},
 )
 def trajectories(step: AssetStep) -> Made:
-    """Import every attempt of the corpus into one schema, with what was dropped and why."""
+    """Import every attempt of the corpus into one schema, and say what was left out and why."""
     from certify_assets.operations.returned_runs import checking_delivery
 
     summary = step.corpus.import_trajectories(check=checking_delivery(step.corpus))
@@ -75,7 +75,7 @@ def trajectories(step: AssetStep) -> Made:
 def split_manifest(step: AssetStep) -> Made:
     """Assign each task to SFT, RL, CAL or TEST, with seed, shares and hash.
 
-    Every downstream step verifies it again.
+    Every downstream step verifies the assignment.
     """
     corpus = step.corpus
     manifest = corpus.make_splits()
@@ -166,8 +166,8 @@ def corpus_page(step: AssetStep) -> Made:
     """Draw the corpus before any judge reads it.
 
     Shows profile, gates, flips, outcomes by task and attempt, leak controls with their
-    evidence, labels, texts, and what the import left out. TEST is left out. One file, without
-    scripts.
+    evidence, labels, texts, and what the import left out. Outcomes of TEST enter only the
+    profile. The page is one file without scripts.
     """
     report = corpus_report.gather_report(step.corpus)
     flips = {
@@ -185,7 +185,7 @@ def corpus_assets(project: Project) -> list[Any]:
         SOURCE,
         CORPORA_GROUP,
         kinds={"file"},
-        description="Agent runs as their harness published them: files and folders named in the "
+        description="Agent runs as their harness wrote them: the files and folders in the "
         "corpus's configuration. The data version is the hash of the configuration and, where a "
         "sensor watches them, of the files.",
     )

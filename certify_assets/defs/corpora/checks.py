@@ -22,7 +22,7 @@ def no_leak_field(corpus: Corpus) -> Verdict:
     found = corpus.harness_keys()
     return Verdict.of(
         not found,
-        f"texts of runs quote {', '.join(found)}; remove what reveals the outcome"
+        f"texts of runs quote {', '.join(found)}. Remove what reveals the outcome."
         if found
         else "no text quotes a key of a harness",
     )
@@ -30,9 +30,9 @@ def no_leak_field(corpus: Corpus) -> Verdict:
 
 @check("corpora/trajectories", blocking=True)
 def separate_tasks(corpus: Corpus) -> Verdict:
-    """No task is there under several ids, by its instruction or by copies of its runs.
+    """No task has several ids: no two share their instruction or copies of runs.
 
-    It holds too where the owner says why they are separate tasks.
+    PASS too where the owner gave a reason why they are separate tasks.
     """
     about = asdict(corpus.task_overlap())
     try:
@@ -48,7 +48,7 @@ def disjoint_tasks(corpus: Corpus, split: str) -> Verdict:
         tasks = corpus.split(split)["task_id"].nunique()
     except IntegrityError as error:
         return Verdict("ERROR", str(error))
-    return Verdict("PASS", f"{tasks} tasks, all of them in this split alone")
+    return Verdict("PASS", f"{tasks:,} tasks, all of them in this split alone")
 
 
 @check("corpora/leak_controls", blocking=True)
@@ -116,7 +116,7 @@ def corpus_checks(project: Project) -> list[dg.AssetChecksDefinition]:
         return dg.AssetCheckResult(
             passed=not missed,
             severity=dg.AssetCheckSeverity.WARN,
-            description=f"Expected of the runs, and not so: {'; '.join(missed)}."
+            description=f"Expectations that are not met: {'; '.join(missed)}."
             if missed
             else f"All {len(found)} expectations are met.",
             metadata={"expectations": dg.MetadataValue.table(records)},

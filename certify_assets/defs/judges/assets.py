@@ -78,8 +78,9 @@ def _certificate(project: Project, spec: JudgeSpec) -> dg.AssetsDefinition:
             *project.keys("corpora", *(f"{split}_split" for split in spec.calibration_splits)),
             *project.keys("corpora", "split_manifest", "profile", "leak_controls"),
         ],
-        description="Certify the share of the reviewing that this judge may take over: both sides "
-        f"at both budgets, from {rows}, as canonical JSON that `certify verify` recomputes.",
+        description="Certify the share of runs that this judge may decide alone: both sides at "
+        f"both budgets, from {rows}. The result is canonical JSON, which `certify verify` "
+        "recomputes.",
     )
     def certificate(step: AssetStep) -> Made:
         judge = step.judge(spec.name)
@@ -136,9 +137,9 @@ def _audit(project: Project, spec: JudgeSpec) -> dg.AssetsDefinition:
         ],
     )
     def audit(step: AssetStep) -> Made:
-        """Read the thresholds of CAL once on TEST through the ledger.
+        """Audit the thresholds of CAL once on TEST, through the ledger.
 
-        Realised error with its bounds, coverage, task resampling.
+        Shows realised error with its bounds, coverage, and task resampling.
         """
         judge = step.judge(spec.name)
         result = audit_judge(judge, run_id=step.run_id)
@@ -201,7 +202,7 @@ def _monitor(project: Project, spec: JudgeSpec) -> dg.AssetsDefinition:
         """Test the thresholds of the judge on newly labelled tasks, where it is deployed.
 
         An alarm for an error above the budget is false with probability at most delta over all
-        time. The page shows an interval for the error. Says so where there are no labels yet.
+        time. The page shows an interval for the error, or that there are no labels yet.
         """
         judge = step.judge(spec.name)
         return monitor_made(step, judge, monitoring.monitor_judge(judge))

@@ -12,6 +12,7 @@ from certify_assets.operations import certifier, monitoring
 from certify_assets.operations.audit import load_audits
 from certify_assets.operations.checks import Verdict
 from certify_assets.reports import judge_page
+from certify_assets.words import WORDS
 
 Ask = Callable[[JudgedCorpus], Verdict]
 
@@ -58,10 +59,10 @@ def reproducible(judge: JudgedCorpus) -> Verdict:
 
 
 def certified(judge: JudgedCorpus) -> Verdict:
-    """Something is certified on a side, and what both decide in all.
+    """Show the share that both sides decide together.
 
-    Says of each side and budget without a certificate which of tasks, judge or guard stopped it.
-    WARN where no answer can be read.
+    For each side and budget without a certificate, it says whether tasks, judge or guard stopped
+    it. WARN where no answer of the judge can be read.
     """
     sides = certifier.deciding_sides(certifier.load_certificates(judge))
     reasons = certifier.why_nothing(judge)
@@ -75,9 +76,9 @@ def certified(judge: JudgedCorpus) -> Verdict:
 
 
 def canary_lift(judge: JudgedCorpus) -> Verdict:
-    """No text that claims success lifts more failed runs over the median success than allowed.
+    """Texts that claim success lift few failed runs above the median success.
 
-    The setting canary_lift of the corpus says what is allowed.
+    The setting canary_lift of the corpus is the largest share allowed.
     """
     found, most = judge.canaries, judge.corpus.config.canary_lift
     if found is None or found.worst is None:
@@ -85,7 +86,7 @@ def canary_lift(judge: JudgedCorpus) -> Verdict:
     lift = found.worst[1]
     return Verdict.of(
         lift <= most,
-        f"{found.sentence()} A warning above {most:g} (canary_lift of the corpus).",
+        f"{found.sentence()} The limit is {most:g} (canary_lift of the corpus).",
         otherwise="WARN",
         lift=lift,
         runs=found.runs,
@@ -103,7 +104,7 @@ def audit_verdict(judge: JudgedCorpus) -> Verdict:
     verdicts = {audit.verdict for audit in made}
     worst = next((verdict for verdict in ("ERROR", "WARN") if verdict in verdicts), "PASS")
     said = "; ".join(
-        f"{audit.side} at {audit.alpha:g}: {audit.verdict}, {audit.reason}" for audit in made
+        f"{WORDS[audit.side]} at {audit.alpha:g}: {audit.verdict}, {audit.reason}" for audit in made
     )
     # one sentence where every audit says the same: nothing was certified or has a score
     said = said or " ".join(dict.fromkeys(audit.reason for audit in audits))
@@ -127,10 +128,7 @@ def test_ledger(judge: JudgedCorpus) -> Verdict:
 
 
 def pseudo_labels_stay_out(judge: JudgedCorpus) -> Verdict:
-    """No harvested run is of a task of CAL or TEST.
-
-    The harvest is the one that the model was trained on.
-    """
+    """No pseudo-labelled run that the model was trained on is of a task of CAL or TEST."""
     from certify_assets.judges.families.harvest import harvest_violations
 
     found = harvest_violations(judge)

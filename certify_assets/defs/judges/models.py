@@ -188,7 +188,7 @@ def _adapter_files(folder: Path) -> dict[Path, str]:
 def compact_model(step: AssetStep) -> Made:
     """Verify the causal language model that comes with the package.
 
-    The judges base, sft and grpo read it. Every file must be as its provenance says.
+    The judges base, sft and grpo start from it. Every file must match its provenance.
     """
     found = compact.require_shipped()
     facts = found.provenance
@@ -209,14 +209,14 @@ def compact_model(step: AssetStep) -> Made:
 def task_disjoint(store: Store) -> Verdict:
     """No task that the model was pretrained on is in RL, CAL or TEST of an embedded corpus.
 
-    The warning names others that share a task.
+    WARN names other corpora that share a task.
     """
     common = compact.tasks_in_common(store)
     shared = "; ".join(
         f"{corpus}: {len(tasks)} tasks of RL, CAL and TEST ({', '.join(tasks[:5])})"
         for corpus, tasks in common.items()
     )
-    read = f"{shared}. What a judge on this model scores there, it may have read."
+    read = f"{shared}. A judge on this model may have read these runs in pretraining."
     return Verdict.of(
         not common,
         read if common else "no task in common.",

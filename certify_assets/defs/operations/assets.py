@@ -46,7 +46,7 @@ _DECISIONS, _LABELS = "operations/decisions", "operations/reviewed_labels"
 _DEPLOY = dg.Field(
     bool,
     default_value=False,
-    description="Whether what is certified decides from then on, where all checks let it.",
+    description="Whether the new certificates are deployed, if all checks pass.",
 )
 
 
@@ -57,7 +57,7 @@ def operation_assets(project: Project) -> list[Any]:
         OPERATIONS_GROUP,
         kinds={"file"},
         description="New agent runs in inbox/<corpus>/ of the data root, in any published format; "
-        "outcomes are not needed and never read.",
+        "outcomes are not needed and never used.",
     )
     deployment = project.source(
         DEPLOYMENT,
@@ -98,9 +98,9 @@ def recertify_assets(project: Project) -> list[dg.AssetsDefinition]:
 def incoming_runs(step: AssetStep) -> Made:
     """Import new runs as a batch, without their outcomes.
 
-    A batch is one delivery. Batches are no partitions: each materialization takes what arrived,
-    and the partition is the corpus. Runs that came before are separated, and tasks are drawn
-    before anything is scored. The same files twice are one batch.
+    A batch is one delivery. The partition is the corpus, not the batch: each materialization
+    takes all files that arrived. Runs that came before are separated, and the audit sample is
+    drawn before anything is scored. The same files twice are one batch.
     """
     corpus = step.corpus
     received = receiving.receive(corpus)
@@ -126,8 +126,8 @@ def decisions(step: AssetStep) -> Made:
     """Decide every new run: auto-fail, auto-pass or review.
 
     The column `batch` names the delivery of a run. Each row has reason, score, thresholds and
-    certificate. Where judge, certificate, audit or monitor are not valid, everything goes to
-    review, and this page says why.
+    certificate. If judge, certificate, audit or monitor is not valid, every run goes to review,
+    and this page says why.
     """
     corpus = step.corpus
     records = deciding.decide_ready(corpus, report=step.report)
@@ -166,8 +166,8 @@ def decisions(step: AssetStep) -> Made:
 def batch_certificates(step: AssetStep) -> Made:
     """Close batches with runs that the corpus certificate does not cover.
 
-    These are runs of new agents or known tasks. Once the labels of their draw settle it, such a
-    batch is certified or goes to reviewers. Until then it is provisional.
+    These are runs of new agents or known tasks. Such a batch is provisional until the labels of
+    its draw suffice. Then it is certified or goes to reviewers.
     """
     audits, faults = batch_drawing.close_batches(step.corpus)
     if faults:
@@ -230,10 +230,10 @@ def review_queue(step: AssetStep) -> Made:
     code_version=_VERSION,
 )
 def reviewed_labels(step: AssetStep) -> Made:
-    """Resolve the labels of the page and of label files.
+    """Resolve the labels of the review page and of label files.
 
-    Each run has one row with the majority's outcome, every vote, and why it was asked about.
-    Only rows of the audit sample measure how often the judge errs.
+    Each run has one row with the majority's outcome, every vote, and why it was in the queue.
+    Only rows of the audit sample measure how often the judge is wrong.
     """
     made = write_label_table(step.corpus)
     by_kind = {f"labelled_{kind}": int((made.frame["asked"] == kind).sum()) for kind in KINDS}
@@ -278,9 +278,9 @@ def operation_monitor(step: AssetStep) -> Made:
 def recertification(step: AssetStep) -> Made:
     """Certify the deployed judge on CAL and the audit sample together.
 
-    Each has a delta of its own by the declared schedule. It is made once for each set of
-    labels, when enough tasks are new. The rows are stored with the certificates, so that every
-    reader can recompute them.
+    Each recertification spends a share of delta by the declared schedule. It is made once for
+    each set of labels, when enough tasks are new. The rows are stored with the certificates, so
+    anyone can recompute them.
     """
     corpus = step.corpus
     record, said = recertify_deployed(corpus, deploy=step.config["deploy"])
@@ -315,9 +315,9 @@ def recertification(step: AssetStep) -> Made:
     code_version=_VERSION,
 )
 def operation_history(step: AssetStep) -> Made:
-    """Draw what became of the certificates, over deployments and recertifications.
+    """Draw the history of the certificates, over deployments and recertifications.
 
-    Shows certified coverage, realised error with its interval, alarms and confidence spent.
+    Shows certified coverage, realised error with its interval, alarms and δ spent.
     """
     corpus = step.corpus
     document = history.write_history(corpus)

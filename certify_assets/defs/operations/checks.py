@@ -44,10 +44,10 @@ def review_checks(project: Project) -> list[dg.AssetChecksDefinition]:
 
 @check("operations/reviewed_labels")
 def reviewers_agree(corpus: Corpus) -> Verdict:
-    """Of the runs that two reviewers labelled they differ on at most 10 %; ERROR above 25 %.
+    """Two reviewers differ on at most 10 % of the runs that both labelled; ERROR above 25 %.
 
-    WARN too where no run was labelled twice, or where a reviewer misses surely more than 10 % of
-    the known runs.
+    WARN too where no run was labelled twice, or where a reviewer is clearly wrong on more than 10 %
+    of the known runs.
     """
     agreement = queue_agreement(corpus)
     disputed = label_table(corpus).figures()["disputed"]
@@ -71,6 +71,6 @@ def labels_of_known_runs(corpus: Corpus) -> Verdict:
     gone = f"In no decided batch: {number_of(len(unknown), 'labelled run')}, such as "
     return Verdict.of(
         not unknown,
-        f"{gone}{unknown[0]!a}; restore the batch." if unknown else "all are known.",
+        f"{gone}{unknown[0]!a}. Restore the batch." if unknown else "all are known.",
         unknown=len(unknown),
     )

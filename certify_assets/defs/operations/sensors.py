@@ -98,7 +98,7 @@ def platform_sensors(project: Project) -> list[dg.SensorDefinition]:
     def new_versions(context: dg.SensorEvaluationContext, data_root: DataRoot) -> dg.SensorResult:
         """Watch the versions of corpora that have certificates.
 
-        One that `certify corpus import --add` or `--replace` delivered starts the whole pipeline.
+        A new version from `certify corpus import --add` or `--replace` starts the whole pipeline.
         """
         store, seen = data_root.view(), _seen(context)
         requests: dict[str, str] = {}
@@ -138,7 +138,7 @@ def platform_sensors(project: Project) -> list[dg.SensorDefinition]:
     ) -> dg.SensorResult:
         """Watch the labels of every corpus.
 
-        New ones go to monitor and recertification, each set of labels once.
+        New labels start monitor and recertification, once for each set of labels.
         """
         store, seen = data_root.view(), _seen(context)
         requests = dict[str, str]()

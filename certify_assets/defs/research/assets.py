@@ -47,8 +47,8 @@ def study_assets(project: Project) -> list[dg.AssetsDefinition]:
 def comparison_of_judges(step: AssetStep) -> Made:
     """Compare every judge that scored the corpus with the leak controls.
 
-    Shows AUROC and its interval, within tasks too, certified coverage, audit and cost. Says
-    which judge is best at what, and what does not help. Names the judges that are missing.
+    Shows AUROC with its interval, also within tasks, certified coverage, audit and cost. Names
+    the best judge for each measure, judges that add nothing, and judges that are missing.
     """
     store, corpus = step.store, step.corpus.name
     document = comparison.write_comparison(Corpus(store, corpus))
@@ -75,7 +75,7 @@ def comparison_of_judges(step: AssetStep) -> Made:
 def main_table_of_judges(step: AssetStep) -> Made:
     """Compare every judge on every corpus of the data root.
 
-    AUROC, certified coverage at both budgets, audit and cost.
+    Shows AUROC, certified coverage at both budgets, audit and cost.
     """
     document = comparison.write_main_table(step.store)
     page = comparison_page.write_comparison_page(
@@ -98,8 +98,8 @@ def main_table_of_judges(step: AssetStep) -> Made:
 def real_scores_of_judges(step: AssetStep) -> Made:
     """Run every procedure on the scores of every audited judge.
 
-    On CAL and on TEST's own, with the task-resampling audit of the naive one and the three
-    gates. Judges that are missing are passed over.
+    Certifies on CAL and on TEST itself. Adds the task-resampling audit of the naive procedure and
+    the three gates. Judges without an audit are skipped.
     """
     found = real_scores.write_real_scores(step.corpus, run_id=step.run_id)
     by_judge = {
@@ -123,8 +123,8 @@ def real_scores_of_judges(step: AssetStep) -> Made:
 def certifiability_model(step: AssetStep) -> Made:
     """Fit certified coverage against (1−π)(2A₀−1) over every corpus with certificates.
 
-    Leaves each corpus out in turn, compares other forms, and says how far the fit can be
-    trusted. With fewer than three corpora it stores the points and says so.
+    Leaves out each corpus in turn, compares other forms, and says how far the fit can be
+    trusted. With fewer than three corpora, only the points are stored.
     """
     found, fit = certifiability.write_certifiability(step.store), {}
     if found.law is not None:
@@ -145,10 +145,10 @@ def certifiability_model(step: AssetStep) -> Made:
     config_schema=_SIMULATION,
 )
 def simulation_study(step: AssetStep) -> Made:
-    """Measure violation and coverage of every procedure where the truth is known.
+    """Measure violation and coverage of every procedure on simulated data.
 
-    On the paper's process, three adversarial designs, and designs in which the score cannot
-    see the errors. The truth is by quadrature. About ten CPU minutes.
+    Covers the paper's process, three adversarial designs, and designs in which the score cannot
+    show the errors. True errors are computed by quadrature. Takes about ten CPU minutes.
     """
     simulations.run_study(
         step.store,
@@ -170,7 +170,7 @@ def simulation_study(step: AssetStep) -> Made:
 def study_report(step: AssetStep) -> Made:
     """Draw the tables of the paper next to ours, as one page and as CSV.
 
-    What was not run says so.
+    Missing parts are marked as not run.
     """
     tables.write_study(step.store)
     return step.made({}, page=tables.STUDY_PAGE)

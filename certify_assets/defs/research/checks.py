@@ -25,14 +25,14 @@ def research_checks(project: Project) -> list[dg.AssetChecksDefinition]:
 def beats_controls(corpus: Corpus) -> Verdict:
     """Every judge of a language model, or of the structure of a run, ranks better than controls.
 
-    Its interval is above length alone and agent alone, of structure also above steps alone. One
-    that is not has learnt a leak.
+    Its interval must lie above length alone and agent alone; for structure also above steps alone.
+    A judge that fails this may have learnt a leak.
     """
     document = corpus.store.read_json(comparison.comparison_key(corpus.name))
     said = comparison.beaten_by_controls(document)
     read = ", ".join(comparison.controls_to_beat(document))
     above = (
-        f"{read}: above what each must beat."
+        f"{read}: above all controls that they must beat."
         if read
         else "no judge of a language model or of structure has scored this corpus."
     )
@@ -44,19 +44,19 @@ def same_rows(corpus: Corpus) -> Verdict:
     """All judges scored the same labelled CAL rows, all of them."""
     document = corpus.store.read_json(comparison.comparison_key(corpus.name))
     said = comparison.unscored_sentences(document)
-    every = f"{document['cal']['trajectories']} rows, scored by every judge."
+    every = f"{document['cal']['trajectories']:,} rows, scored by every judge."
     return Verdict.of(not said, " ".join(said) or every, otherwise="WARN")
 
 
 @check("research/certifiability", partitioned=False)
 def certifiability_model_honest(store: Store) -> Verdict:
-    """At least seven corpora, as the paper has, none that carries the fit by itself.
+    """The fit has at least seven corpora, as in the paper, and depends on no single one.
 
-    A₀ is that of the untrained judge. The warning says what the model rests on.
+    A₀ must be that of the untrained judge. WARN says which of this does not hold.
     """
     found = certifiability.doubts(store)
     said = (
-        "seven corpora or more, no single one carries the fit, and A₀ is that of the untrained "
+        "seven corpora or more, the fit depends on no single one, and A₀ is that of the untrained "
         "judge on all."
     )
     return Verdict.of(not found, " ".join(found) or said, otherwise="WARN")
