@@ -81,7 +81,7 @@ class Document(BaseModel):
             raise cls.REFUSAL(cls._sentence(error)) from None
         except (RecursionError, TypeError, ValueError):
             raise cls.REFUSAL(
-                f"The {cls.TITLE} holds values that JSON has not; give it as it was written."
+                f"The {cls.TITLE} holds values that JSON cannot; give it as it was written."
             ) from None
 
     @classmethod

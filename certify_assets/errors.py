@@ -41,7 +41,7 @@ class UnlabelledRunError(InputError):
 
 
 class GateClosedError(CertifyError):
-    """A gate is closed: nothing is certified, or a check refuses the step. No fault of the input."""
+    """A gate is closed: nothing is certified, or a check refuses the step."""
 
     exit_code = 3
 

@@ -92,8 +92,9 @@ class Inbox(Hooks):  # type: ignore[misc]
         counts = self._counts.pop(data.run_id, None)
         if counts:
             _logger.info(
-                f"certify_assets: {counts['written']} samples written to {os.environ.get(INBOX)}, "
-                f"{counts['there']} were there before, {counts['failed']} failed."
+                f"certify_assets: {counts['written']:,} samples written to "
+                f"{os.environ.get(INBOX)}, {counts['there']:,} were there before, "
+                f"{counts['failed']:,} failed."
             )
 
 

@@ -143,7 +143,8 @@ class ProgressLines:
         self._shown = part, now
         loss = "" if advance.loss is None else f", loss {advance.loss:.4f}"
         self.say(
-            f"{advance.stage}: {advance.done} of {advance.total}{loss}{self._left(advance, now)}"
+            f"{advance.stage}: {advance.done:,} of {advance.total:,}{loss}"
+            f"{self._left(advance, now)}"
         )
 
     def _left(self, advance: Advance, now: float) -> str:

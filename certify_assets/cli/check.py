@@ -295,8 +295,8 @@ def resample(
 @click.option(
     "--decisions",
     type=OUT,
-    help="Write every row with its decision and reason here. [default for a log of Inspect: edit the "
-    "log itself; another name with its ending gets a copy]",
+    help="Write every row with its decision and reason here. [default for a log of Inspect: edit "
+    "the log itself; another name with its ending gets a copy]",
 )
 @click.option(
     "--mlflow",

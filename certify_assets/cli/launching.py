@@ -81,20 +81,20 @@ def platform(store: Store, module: str = _EXECUTION) -> Iterator[Any]:
 
 
 def run_corpus(corpus: Corpus, *, shown: str, judges: Sequence[str] = ()) -> None:
-    """Materialize the whole pipeline for one corpus, with the judges that are named alone.
+    """Materialize the whole pipeline for one corpus, with only the judges that are named.
 
     `shown` is one of `Shown` of the module that executes it.
 
     Raises
     ------
     StepFailedError
-        If the run failed; what was finished is kept and the next run resumes from it.
+        If the run failed. Finished steps are kept, and the next run resumes from them.
     IntegrityError
         If a blocking check stopped it; the next run would stop there again.
     """
     known = corpus.deliveries.read()
     if gone := corpus.missing_source:
-        say(f"{gone} is gone; the runs are used as they were imported.")
+        say(f"{gone} is missing. The runs are used as they were imported.")
     with platform(Store(corpus.store.root)) as execution:
         try:
             code = execution.run_corpus(corpus.name, shown=shown, judges=judges)

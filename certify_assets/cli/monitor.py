@@ -141,8 +141,8 @@ def _lines(result: Monitoring, decision: str, promised: str) -> Iterator[str]:
         yield f"No alarm on {decision} after {number_of(result.tasks, 'task')}."
     low, high = map(percent, result.interval)
     yield (
-        f"  Wrong: {result.errors} of {number_of(result.covered_trajectories, 'decided run')}; the "
-        f"error is from {low} to {high}. Promised: {promised}."
+        f"  Wrong: {result.errors:,} of {number_of(result.covered_trajectories, 'decided run')}; "
+        f"the error is from {low} to {high}. Promised: {promised}."
     )
     state = result.e_process
     yield (

@@ -107,7 +107,7 @@ def _bars(terminal: IO[str]) -> Live:
 def _amount(stage: WorkStage) -> str:
     if stage.in_bytes:
         return f"{stage.done / 1e6:.0f}/{stage.total / 1e6:.0f} MB"
-    return f"{stage.done}/{stage.total}"
+    return f"{stage.done:,}/{stage.total:,}"
 
 
 def _draw(terminal: IO[str], over: threading.Event) -> None:

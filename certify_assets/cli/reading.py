@@ -195,11 +195,11 @@ def read_scores(
     truth: str | None = None,
     further: bool = False,
 ) -> ScoreTable:
-    """Read a score table or a log as the options say; say what was understood that is not plain.
+    """Read a score table or a log by the options; say what was interpreted.
 
-    `judge` and `truth` name the columns of score and outcome; in a log scorers, feedback or
-    assessments, of which there may be one alone. No command line is proposed for a `further`
-    table, such as a pool: its options would be those of every table.
+    `judge` and `truth` name the columns of score and outcome, or the scorers, feedback or
+    assessments of a log. For a `further` table, such as a pool, no command line is proposed: its
+    options would apply to every table.
     """
     named = {"score": judge, "outcome": truth if outcomes else None}
     for field, name in named.items():

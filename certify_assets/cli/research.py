@@ -264,7 +264,7 @@ def simulate(
     found = run(
         cells,
         procedures=procedure or STUDY_PROCEDURES,
-        progress=lambda cell, done, total: say(f"{done} of {total}: {cell.title}"),
+        progress=lambda cell, done, total: say(f"{done:,} of {total:,}: {cell.title}"),
         **settings,
     )
     document = found.to_dict()

@@ -116,7 +116,7 @@ def follow(issued: CertificateSet, table: ScoreTable) -> tuple[bool, str, dict[s
         low, high = map(percent, found.interval)
         said.append(
             f"{WORDS[item.side]}: {'alarm' if found.alarm else 'no alarm'} after "
-            f"{number_of(found.tasks, 'new task')}. Wrong: {found.errors} of "
+            f"{number_of(found.tasks, 'new task')}. Wrong: {found.errors:,} of "
             f"{number_of(found.covered_trajectories, 'decided run')}; the error is from {low} to "
             f"{high}. The e-value is {found.e_value:.3g}, alarm from {1 / item.delta:g}."
         )

@@ -1,8 +1,8 @@
 """Operation of a deployed judge: decisions on new runs, review, monitoring and recertification.
 
-What happens is an event of the corpus: batches that were received, decided or taken back, draws,
-labels, deployments, alarms, claims of δ, sent notifications. Their tables and documents are objects
-that the events name by their hashes. Documents that people open have keys::
+Everything that happens is stored as an event of the corpus: batches received, decided or taken
+back, draws, labels, deployments, alarms, claims of δ, sent notifications. The events name their
+tables and documents by hash. Documents that people open have keys::
 
     operations/<corpus>/
         queue.parquet, queue.html           runs that wait for a reviewer

@@ -1,7 +1,7 @@
 """The audit sample: which runs are drawn before anything is scored, and which of them count.
 
-A share of the tasks is drawn, and of each drawn task one run, or as many as the corpus says. The
-task has its chance in the batch that first brings it: runs that come later are not drawn.
+A share of the tasks is drawn, and of each drawn task one run, or as many as the corpus says. A task
+is drawn, or not, in the batch that first brings it. Runs that come later are not drawn.
 """
 
 # A task counts when it was drawn before anything was scored and every drawn run of it has
@@ -103,7 +103,7 @@ class RunsOfTask:
         return f"{self.attempts} of a task, drawn by seed {self.seed}; {counts}"
 
     def draw(self, count: int, sha256: str = "") -> Draw:
-        """Return the draw from a table of so many runs, as a certificate names it."""
+        """Return the draw from a table with this number of runs, as a certificate names it."""
         return Draw(count, self.attempts, self.estimand, self.most, self.seed, sha256)
 
 
@@ -169,7 +169,8 @@ REASONS: Final = {
     "tied": "reviewers of a drawn run disagree and neither side has a majority",
     "in_splits": "the task is in the splits of the corpus",
     "changed_run": (
-        "a run came twice under one name with different content, so it is unclear which was labelled"
+        "a run came twice under one name with different content, so it is unclear which was "
+        "labelled"
     ),
     "drawn_otherwise": (
         "its runs were drawn with another seed or estimand than the deployment has"

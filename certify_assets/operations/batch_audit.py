@@ -68,7 +68,7 @@ class FrozenDraw(Document):
 
 
 def promise_of(plan: BatchPlan, batches: int) -> str:
-    """Return which of the two promises a draw makes, and of what."""
+    """Return the promise that a draw makes, for one batch or for several together."""
     budgets = " and ".join(f"{100 * item.alpha:g} % ({WORDS[item.side]})" for item in plan.sides)
     where = f"these {batches:,} batches together" if batches > 1 else "this batch"
     return (
@@ -92,8 +92,8 @@ class BatchAudit:
     def load(cls, corpus: Corpus, batch: str) -> BatchAudit | None:
         """Open the draw that has the name of a batch.
 
-        None where there is none: no run of the batch is provisional, they wait for a draw, or
-        another batch gave the draw its name (`batches.draw_of`).
+        None if no run of the batch is provisional, if its runs still wait for a draw, or if the
+        draw has the name of another batch (`batches.draw_of`).
         """
         if draw_of(corpus, batch) != batch:
             return None
@@ -163,7 +163,7 @@ class BatchAudit:
 
     @cached_property
     def overruled(self) -> int:
-        """Labels that their reviewers replaced by what the judge says."""
+        """Number of labels that reviewers changed to the judge's decision."""
         replaced = overruled(self._labels)
         return sum(
             replaced.get(name) == 1 - side.wrong for side in self.draw.sides for name in side.names
@@ -171,7 +171,7 @@ class BatchAudit:
 
     @cached_property
     def sentence(self) -> str:
-        """Where the audit stands."""
+        """The state of the audit, as a sentence."""
         if not self.overruled:
             return self._standing()
         return (

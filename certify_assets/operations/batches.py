@@ -309,8 +309,8 @@ def decisions_sha256(corpus: Corpus, batch: str) -> str:
 def draw_of(corpus: Corpus, batch: str) -> str | None:
     """Return the name of the draw of the provisional runs of a batch.
 
-    None where they have none: there are no such runs, or they wait for it. Empty where reviewers
-    got them without one.
+    None if there are no such runs, or if they wait for a draw. Empty if they went to reviewers
+    without a draw.
     """
     found = _last_draws(corpus).get(batch)
     # a draw of which a batch was taken back is none

@@ -1,8 +1,8 @@
 """What was certified of the runs of a corpus before: splits, judges, labels and runs since changed.
 
-A split that was taken because its certificate is the widest is a candidate, as a judge is.
-Registrations outlast their corpus, so what was removed counts. Runs are the same where their texts
-are, under whatever task and agent.
+Choosing the split with the widest certificate is a choice among candidates, like choosing a judge.
+Registrations outlast their corpus, so removed corpora count. Runs with the same texts are the same
+runs, even if task or agent has another name.
 """
 
 # A share of δ pays for looking again at what is delivered. It does not pay for a choice by outcome:

@@ -1,9 +1,8 @@
 """Certificates of a judge on a corpus: registered, paid for, issued, stored, recomputed on demand.
 
-A certificate is of the splits that its judge did not learn from, and names them. It depends on the
-hashes of artifact, renderer, manifest, scores and trajectories; every reader compares them with
-what is stored now. Its δ is the share that its rows claimed. Scores that a certificate takes from
-other judges, those of its pool, are made by a step before it.
+A certificate is computed on the splits that its judge did not learn from, and names them. It holds
+the hashes of artifact, renderer, manifest, scores and trajectories; every reader compares them with
+the stored ones. Its δ is the share that its rows claimed. Its pool consists of stored scores.
 """
 
 from __future__ import annotations
@@ -64,9 +63,9 @@ def judges_with_certificates(corpus: Corpus) -> list[str]:
 def certify_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> list[Certificate]:
     """Register the read of TEST, claim δ, issue the certificates and store them.
 
-    Both sides at all budgets with every procedure; where the default certifies nothing and every
-    task has one run, also those on average. Scores and pool are those that the judge stored when it
-    scored: nothing is trained, and nothing is scored.
+    Issues both sides at all budgets with every procedure. If the default certifies nothing and
+    every task has one run, certificates on average are issued too. Uses the stored scores and pool;
+    nothing is trained or scored.
     """
     with judge.corpus.writing():
         return _certify(judge, run_id)

@@ -1,8 +1,8 @@
 """Judges of one corpus compared: ranking, certified coverage, audits, cost, and what does not help.
 
-AUROC is that of labelled RL and CAL rows; TEST is known only through what an audit read by the
-ledger. Every difference is taken on the CAL rows that both judges scored, under the same resamples
-of tasks. Certificates are of the splits that each judge did not learn from.
+AUROC is measured on labelled RL and CAL rows. Figures of TEST come from audits, which read it
+through the ledger. Every difference is taken on the CAL rows that both judges scored, under the
+same resamples of tasks. Certificates are computed on the splits that a judge did not learn from.
 """
 
 from __future__ import annotations

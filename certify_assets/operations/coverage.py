@@ -165,8 +165,8 @@ def cover(
 def changed_agents(before: pd.DataFrame, now: pd.DataFrame) -> tuple[str, ...]:
     """Return the agents whose scores of new tasks differ from those in CAL beyond chance.
 
-    One run a task is compared, the first, by the test of Kolmogorov and Smirnov: tasks are drawn
-    alike where nothing has changed, however many attempts they have.
+    Compares the first run of each task by the Kolmogorov–Smirnov test, because tasks, not attempts,
+    are drawn independently.
     """
     from scipy.special import kolmogorov
 

@@ -63,7 +63,7 @@ def first_decisions_of(corpus: Corpus, batch: str) -> pd.DataFrame:
 
 
 def decision_of(corpus: Corpus, batch: str, trajectory_id: str) -> Mapping[str, Any]:
-    """Return the decision of a run as it stands, without reading those of the others."""
+    """Return the current decision of one run, without reading those of the others."""
     import pyarrow.parquet as pq
 
     with corpus.store.objects.as_file(decisions_sha256(corpus, batch)) as path:
@@ -75,12 +75,12 @@ def decision_of(corpus: Corpus, batch: str, trajectory_id: str) -> Mapping[str, 
 
 @remembered
 def decisions_of(corpus: Corpus, batch: str) -> pd.DataFrame:
-    """Return the decisions of a batch as they stand, with `DECISION_COLUMNS`."""
+    """Return the current decisions of a batch, with `DECISION_COLUMNS`."""
     return _standing(corpus, batch, first_decisions_of(corpus, batch))
 
 
 def _standing(corpus: Corpus, batch: str, rows: pd.DataFrame) -> pd.DataFrame:
-    """Return first decisions of a batch with what its closing made of the provisional ones."""
+    """Return the decisions of a batch, with provisional ones replaced by those of its closing."""
     waits = (rows["decision"] == PROVISIONAL).to_numpy()
     draw = draw_of(corpus, batch) if waits.any() else None
     if draw is None:

@@ -81,10 +81,10 @@ def deploy(
         Whose certificates decide; by default those on CAL.
     accepted : Collection of str, optional
         What a user accepts. RESPLIT_ACCEPTED: the runs were first certified under another split.
-        CHOSEN: certificates that do not pay for it chose the judge. RELABELLING_ACCEPTED: labels or
+        CHOSEN: certificates chose the judge without a smaller δ. RELABELLING_ACCEPTED: labels or
         runs were changed after a certificate was seen.
     track : bool, optional
-        Whether MLflow is told.
+        Whether the deployment is recorded in MLflow.
     """
     corpus = judge.corpus
     with corpus.writing():
@@ -242,7 +242,7 @@ def _choose(
 
 
 def _unpaid_choice(judge: JudgedCorpus) -> str:
-    """Say which judges a judge may have been chosen among unpaid; empty where it was not."""
+    """Say among which judges this one may have been chosen without a smaller δ; else empty."""
     corpus = judge.corpus
     certified = certified_judges(corpus)
     rivals = {*certified.judges, *judges_with_certificates(corpus)}

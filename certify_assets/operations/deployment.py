@@ -103,7 +103,7 @@ class DeploymentRecord(Deployed):
 
 
 class Alarm(Payload):
-    """A monitor raised an alarm, which stays whatever becomes of its labels."""
+    """A monitor raised an alarm, which stays even if its labels change."""
 
     kind = "alarm"
     judge: str
@@ -329,7 +329,7 @@ def judge_fingerprint(judge: JudgedCorpus) -> dict[str, str]:
 def deployment_fault(
     corpus: Corpus, record: Deployed, certificates: Sequence[Certificate]
 ) -> Refusal | None:
-    """Return what labels, audit, monitor or alarms have against a deployment."""
+    """Return why labels, audit, monitor or alarms speak against a deployment."""
     judge = record.judge_on(corpus)
     try:
         if corrected := corrected_labels(judge):
@@ -354,7 +354,7 @@ def deployment_fault(
 
 
 def _audit_fault(judge: JudgedCorpus, certificates: Sequence[Certificate], *, own: bool) -> str:
-    """Return what the audit on TEST has against certificates."""
+    """Return why the audit on TEST speaks against certificates; empty if it does not."""
     # Those on CAL must be audited by their hashes. Those of a recertification were issued after
     # TEST was read, so the audit of their side and budget counts.
     if not judge.store.exists(judge.key("audits.json")):

@@ -4,18 +4,18 @@ A *registration* fixes what will be read before it is read: split manifest, seed
 and judge, as one hash. A *read* carries the hash of the configuration that asks (registration,
 judge, adapter, scores, certificates, TEST itself). The same hash again is a replay. A changed
 configuration under one registration, after a result was seen, is a violation. A *result* carries
-the hash of what came of the read, so that an altered audit is found.
+the hash of what the read gave, so that an altered audit is found.
 
-A delivery of runs is a version of the corpus, and so another registration. A read under it is
-``first`` where none of its TEST runs was read by this judge before, and ``reused`` otherwise. The
-j-th reading is audited at δ·6/(π²j²), so that all later readings together spend .4 δ.
+A delivery of runs makes a version of the corpus, and so another registration. A read under it is
+``first`` if this judge has read none of its TEST runs before, and ``reused`` otherwise. Reading j
+(j ≥ 2) is audited at δ·6/(π²j²), so all later readings together spend 0.4 δ.
 
-A *pool* says that scores and task sizes of TEST, and no outcome, went into a certificate. It is no
-read: nothing of TEST's labels was seen, so no later reading pays for it.
+A *pool* event says that scores and task sizes of TEST, but no outcome, went into a certificate. It
+is not a read: no label of TEST was seen, so it costs later readings nothing.
 
-The events are in the chain of the corpus. An older database is noticed by what names a later event:
-certificates, audits, and the metadata of assets and MLflow runs. Somebody who can write all of
-these can rewrite history; the ledger makes that a deliberate act, not an accident.
+Each event holds the hash of the one before. Certificates, audits, and metadata in Dagster and
+MLflow name events, which shows if an older database was put back. Somebody who can write all of
+these can rewrite history, but only on purpose.
 """
 
 from __future__ import annotations
@@ -317,9 +317,9 @@ def ledger_status(corpus: Corpus) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``registrations`` with their plans; ``reads``; ``readers``: reads by kind, pools and
-        results, of every judge or study; ``violations`` of the current registrations; ``head`` of
-        the chain of the corpus, as ``certify ledger verify --head`` takes it.
+        ``registrations`` with their plans. ``reads``. ``readers``: reads by kind, pools and
+        results, of every judge or study. ``violations`` of the current registrations. ``head``, the
+        last event of the corpus, for ``certify ledger verify --head``.
     """
     mine: dict[str, list[LedgerEntry]] = {}
     entries = ledger_entries(corpus)

@@ -104,8 +104,8 @@ def import_outcomes(
     Raises
     ------
     InputError
-        If the file cannot be read, names no decided run, or says otherwise than the same source
-        said of a run before.
+        If the file cannot be read, names no decided run, or contradicts an earlier outcome of the
+        same source.
     """
     if not source.strip() or len(source) > _MOST_SOURCE or not source.isprintable():
         raise InputError(
@@ -201,15 +201,16 @@ def stream_places(
     Parameters
     ----------
     labels, outcomes : sequence of Label
-        What reviewers said, and every outcome that got known.
+        Labels of reviewers, and all outcomes that became known.
     tasks : mapping of str to sequence of str
         Runs that need an outcome, by their tasks in the order of the draw.
 
     Returns
     -------
     dict of str to int
-        A task comes with the last label that settled it, or with the event by which it and every
-        task before it were settled, so that no outcome decides what is seen.
+        Number of the label that completed the task, or of the event by which this task and all
+        tasks before it were complete: the smaller one. So no outcome decides which tasks the
+        monitor sees.
     """
     places = completed_at(labels, tasks)
     if not outcomes:

@@ -99,10 +99,10 @@ def receive(
     dry_run: bool = False,
     new_tasks: bool = False,
 ) -> Received:
-    """Import new runs, by default from the inbox, into batches and draw their tasks, unscored.
+    """Import new runs, by default from the inbox, as batches, and draw their audit sample.
 
-    Without a format they are read as the corpus was; runs of another format or domain are refused,
-    and, unless `new_tasks` says that they are new, known tasks under other ids.
+    Nothing is scored. By default the format is that of the corpus. Runs of another format or domain
+    are refused. Known tasks under other ids are refused too, unless `new_tasks` is true.
     """
     from certify_assets.corpora.formats import gather_corpus
 

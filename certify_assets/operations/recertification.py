@@ -447,8 +447,8 @@ def _findings(counted: CountedTasks, sides: Sequence[CertifiedSide]) -> list[dic
     ]
     if counted.open_share > OPEN_SHARE or above:
         worst = (
-            " If every open run that the judge decides were wrong, the error would exceed the budget "
-            f"({'; '.join(above)})."
+            " If every open run that the judge decides were wrong, the error would exceed the "
+            f"budget ({'; '.join(above)})."
             if above
             else ""
         )

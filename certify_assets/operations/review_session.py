@@ -178,7 +178,7 @@ class ReviewSession:
 
     @property
     def blind(self) -> bool:
-        """Whether known runs are mixed in, which nothing on the page may give away."""
+        """Whether known runs are mixed in, which nothing on the page may reveal."""
         return self._gold is not None
 
     def queue(self) -> Queue:

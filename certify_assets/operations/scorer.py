@@ -27,12 +27,12 @@ _CODE: Final = Path(__file__).parent / "registered_scorer_code.py"
 
 
 class CertifiedScorer(Scorer):
-    """A scorer that decides a run where its certificates do, and leaves the rest to people.
+    """A scorer that decides the runs that its certificates cover, and leaves the rest to people.
 
-    Every run gets the assessment ``NAME_human``, true where it goes to review. A decided run gets
+    Every run gets the assessment ``NAME_human``, true if it goes to review. A decided run gets
     ``NAME``, true for a success, and ``NAME_error_bound``, the share of such decisions that may be
-    wrong. So an evaluation reports three means: of the decided runs alone, of their bound, and the
-    share that is left to people. The first is no success rate of all runs.
+    wrong. An evaluation reports the mean of each. The mean of ``NAME`` is the success rate of the
+    decided runs only, not of all runs.
 
     Attributes
     ----------
@@ -94,15 +94,15 @@ def certified_scorer(
     judge
         A scorer of MLflow, such as ``make_judge`` returns.
     certificate
-        What ``certify certificate --out`` wrote for the scores of the judge, as a path, or what
-        ``certify`` returned.
+        Path of a file that ``certify certificate --out`` wrote for the scores of the judge, or
+        certificates that ``certify`` returned.
     name
         Name of the assessments.
 
     Raises
     ------
     InputError
-        Where the certificate is no certificate.
+        If no certificate is given.
     """
     return CertifiedScorer(name=name, judge=judge, certificates=certificates_of(certificate))
 
@@ -110,8 +110,8 @@ def certified_scorer(
 def registrable_scorer(certificate: Any, *, judge: str, name: str = "certified_judge") -> Scorer:
     """Return a scorer that a server of MLflow can keep: its source carries the certificate.
 
-    It decides traces by the assessment that a judge left on them, and answers as `CertifiedScorer`
-    does. Where it runs, only MLflow has to be installed.
+    It decides traces by the assessment that a judge left on them, and gives the assessments of
+    `CertifiedScorer`. The server needs only MLflow.
 
     Parameters
     ----------
@@ -125,8 +125,8 @@ def registrable_scorer(certificate: Any, *, judge: str, name: str = "certified_j
     Returns
     -------
     Scorer
-        ``register()`` it. MLflow refuses that on a server that does not set
-        MLFLOW_SERVER_ENABLE_CUSTOM_SCORERS, since it would run the code of others.
+        Call ``register()`` on it. A server of MLflow refuses unless it sets
+        MLFLOW_SERVER_ENABLE_CUSTOM_SCORERS, because it would run foreign code.
     """
     certificates = certificates_of(certificate)
     told = {

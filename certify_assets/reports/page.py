@@ -182,7 +182,7 @@ def markdown_table(
 
 
 def inline_block(lines: Iterable[str]) -> str:
-    """Join the lines of a block; one that Dagster would not show inline is a mistake of ours."""
+    """Join the lines of a block; RuntimeError if Dagster would not show it inline."""
     block = "\n".join(lines) + "\n"
     if len(block) >= INLINE:
         raise RuntimeError(f"a block of {len(block)} characters is too long to be shown inline")

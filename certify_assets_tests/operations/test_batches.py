@@ -121,7 +121,7 @@ def test_known_tasks_and_runs_under_another_task_id_are_refused(
 
     path_moved = str(deliver(tmp_path / "moved.jsonl", tasks=1, change=moved))
     for new_tasks in (True, False):
-        with pytest.raises(InputError, match="2 runs have the trajectory_id of a run of c under"):
+        with pytest.raises(InputError, match="2 runs have the trajectory_id of a run of c but"):
             receive(corpus, [path_moved], new_tasks=new_tasks)
     assert ready_batches(corpus) == []
     # who says that they are new is not asked again

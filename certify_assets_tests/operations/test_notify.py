@@ -93,9 +93,9 @@ def test_a_server_that_is_slow_or_points_elsewhere_is_a_failure(
     monkeypatch.setattr(notifications, "_TIMEOUT_S", 0.2)
     configure(store, on_call)
     server.delay = 5.0
-    assert "not taken" in deliver(Corpus(store, "c"), [EVENT])[0]
+    assert "refused it" in deliver(Corpus(store, "c"), [EVENT])[0]
     server.delay, server.answers = 0.0, [302]
-    assert "not taken" in deliver(Corpus(store, "c"), [EVENT])[0]
+    assert "refused it" in deliver(Corpus(store, "c"), [EVENT])[0]
     assert len(server.got) == 2, "it is not followed"
 
 
@@ -200,7 +200,7 @@ def test_an_old_deployment_expires_once(
     assert notify(Corpus(corpora, "one"), now=made + timedelta(days=80)) == [] and server.got == []
     for _ in range(2):
         assert notify(Corpus(corpora, "one"), now=made + timedelta(days=100, hours=1)) == []
-    assert len(server.got) == 1 and "100 days ago" in json.loads(server.got[0][1])["message"]
+    assert len(server.got) == 1 and "100 days old" in json.loads(server.got[0][1])["message"]
     # its certificates were never read on TEST
     later = made + timedelta(days=101)
     found = {event.kind for event in gather_events(Corpus(corpora, "one"), now=later)}

@@ -53,7 +53,7 @@ def test_the_steps_of_a_long_run_are_cut_in_the_middle_with_the_count_said() -> 
         ),
         (
             {"score": float("nan"), "reason": "stale_certificate"},
-            "The judge left it to review: the certificate does not hold any more. No score (auto-fail",
+            "The judge left it to review: the certificate no longer holds. No score (auto-fail",
         ),
     ],
 )

@@ -49,7 +49,7 @@ def trajectories(step: AssetStep) -> Made:
 
     summary = step.corpus.import_trajectories(check=checking_delivery(step.corpus))
     if gone := step.corpus.missing_source:
-        step.context.log.warning(f"{gone} is gone; the runs are used as they were imported.")
+        step.context.log.warning(f"{gone} is missing. The runs are used as they were imported.")
     counts = {"trajectories": summary.trajectories, "tasks": summary.tasks}
     metadata = {
         **table_metadata(to_frame([]), rows=summary.trajectories),

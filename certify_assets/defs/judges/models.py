@@ -213,7 +213,7 @@ def task_disjoint(store: Store) -> Verdict:
     """
     common = compact.tasks_in_common(store)
     shared = "; ".join(
-        f"{corpus}: {len(tasks)} tasks of RL, CAL and TEST ({', '.join(tasks[:5])})"
+        f"{corpus}: {len(tasks):,} tasks of RL, CAL and TEST ({', '.join(tasks[:5])})"
         for corpus, tasks in common.items()
     )
     read = f"{shared}. A judge on this model may have read these runs in pretraining."

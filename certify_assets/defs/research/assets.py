@@ -154,7 +154,7 @@ def simulation_study(step: AssetStep) -> Made:
         step.store,
         **step.config,
         progress=lambda cell, done, total: step.context.log.info(
-            f"{done} of {total}: {cell.title}"
+            f"{done:,} of {total:,}: {cell.title}"
         ),
     )
     return step.made({}, params=step.config)
