@@ -149,7 +149,7 @@ def test_scores_that_fall_or_are_percentages_are_certified_and_decided_alike(
         certify(unit, alpha=0.2, side="reject").decide(percent)
     with pytest.raises(InputError, match=r"column .score.: .* Leave score_scale out"):
         certify(falling, score_scale="probability")
-    with pytest.raises(InputError, match="score_scale is for a table"):
+    with pytest.raises(InputError, match="score_scale is for tables"):
         certify(*columns, score_scale="probability")
 
 

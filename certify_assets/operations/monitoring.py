@@ -138,8 +138,7 @@ def _sentence(entry: MonitorEntry) -> str:
         return f"{where}: alarm after {result.first_alarm_at:,} tasks, issue a new certificate"
     seen = f"{result.covered_tasks:,} covered tasks"
     if result.covered_tasks < entry.needed:
-        needed = f"the {entry.needed:,} needed to say much"
-        return f"{where}: no alarm, but {seen} are fewer than {needed}"
+        return f"{where}: no alarm, but {seen} are too few to say much ({entry.needed:,} needed)"
     return f"{where}: no alarm on {seen}"
 
 

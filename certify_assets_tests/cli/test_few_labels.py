@@ -281,7 +281,7 @@ def test_a_draw_that_cannot_certify_is_named_before_it_is_labelled(
 def test_unequal_draws_are_named_before_they_are_labelled(call: Call, tables: Path) -> None:
     """Only the proof takes them; equal ones are for the default, which needs clear labels."""
     said = " ".join(call("sample s.csv --count 100 --alpha .2 --out draw.csv").out.split())
-    assert "Tasks have from 1 to 2 drawn runs, and only --promise proved can use that." in said
+    assert "Tasks have 1 to 2 drawn runs, which only --promise proved can use." in said
     assert "--count 80 draws one of each." in said and "--promise confident" not in said
     label()
     step = said.split("next: certify ")[1]

@@ -80,7 +80,7 @@ def test_verify_and_audit_are_gates_too(
     rows.assign(outcome=1 - rows["outcome"]).to_csv(table, index=False)
     failed = call(f"audit {stored} {table}")
     assert failed.code == 3
-    for side in ("reject", "release"):
+    for side in ("auto-fail", "auto-pass"):
         assert f"::error title=certify audit::audit of {side}: ERROR" in failed.err
 
 

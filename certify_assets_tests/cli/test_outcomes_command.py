@@ -38,7 +38,7 @@ def test_outcomes_raise_an_alarm_and_are_counted(
     assert [item["trajectory_id"] for item in document["wrong"]] == wrong["trajectory_id"].tolist()
     again = call(words)
     assert again.code == 3 and f"0 outcomes added, {len(rows)} known before" in again.out
-    assert "no random sample" in again.out and "Monitor: reject" in again.out
+    assert "no random sample" in again.out and "Monitor: auto-fail" in again.out
     known = call("ops status one --json").json["outcomes"]
     assert known == {"runs": len(rows), "wrong": len(wrong), "contradicted": 0}
 

@@ -67,7 +67,7 @@ def test_a_corpus_has_its_deployed_judge_its_alarms_and_its_pages(
 
 
 def test_an_empty_data_root_says_what_to_do() -> None:
-    assert "No certificate yet: certify demo" in text_of(render_index([]))
+    assert "No corpus yet. Try certify demo" in text_of(render_index([]))
 
 
 @pytest.mark.parametrize("words", HOSTILE)
