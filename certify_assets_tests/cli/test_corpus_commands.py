@@ -82,7 +82,7 @@ def test_a_corpus_is_replaced_only_when_asked(call: Call, root: Path, tmp_path: 
     replaced = call(f"{imported} {tmp_path}/two.jsonl --replace --json")
     assert replaced.code == 0
     assert replaced.json["trajectories"] == 60
-    assert "in place of its 40 trajectories" in replaced.err
+    assert "these runs replace its 40 runs" in replaced.err
 
 
 def test_a_delivery_keeps_the_settings_that_are_not_named(

@@ -287,7 +287,7 @@ def test_unequal_draws_are_named_before_they_are_labelled(call: Call, tables: Pa
     step = said.split("next: certify ")[1]
     assert call(f"{step} --labels labels.csv").code == 0
     equal = " ".join(call("sample s.csv --count 160 --alpha .2 --out draw.csv").out.split())
-    assert "drawn runs, and only" not in equal
+    assert "drawn runs, which only" not in equal
     label(edit=lambda rows: rows.assign(outcome=["unclear", *rows["outcome"][1:].astype(str)]))
     step = equal.split("next: certify ")[1]
     assert step.endswith("--promise confident")

@@ -152,7 +152,7 @@ def test_a_draw_with_another_seed_is_an_error(deployed: Store, tmp_path: Path) -
         payload = sa.func.replace(events.c.payload, str(seed), str(seed + 1))
         connection.execute(events.update().where(events.c.kind == "drawn").values(payload=payload))
     verdict = batches_certified(Corpus(deployed, "c"))
-    assert verdict.status == "ERROR" and "is not the one that was stored" in verdict.sentence
+    assert verdict.status == "ERROR" and "was changed after it was stored" in verdict.sentence
 
 
 def test_a_batch_on_which_the_judge_errs_goes_to_reviewers(deployed: Store, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_a_changed_and_a_missing_source(call: Call, runs: Path, tmp_path: Path) 
     runs.unlink()
     second = call(f"run c --judge lexical --root {root}")
     assert second.code == first.code
-    assert f"{runs} is gone; the runs are used as they were imported." in second.err
+    assert f"{runs} is missing. The runs are used as they were imported." in second.err
     # a judge that is named is the only one that the command speaks of
     assert "lexical" in second.out and "combined" not in second.out
     assert "combined" in first.out and "data_quality done" not in first.err
