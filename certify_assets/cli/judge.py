@@ -180,8 +180,8 @@ def _new_runs(
     name = judge.corpus.name
     with gather_corpus(paths, format=format_name, name=name, options=unlabelled) as (runs, found):
         frame = to_frame(runs.trajectories())
-    runs = number_of(len(frame), "run")
-    say(f"{runs} read as {found.format}; left out: {figure('dropped', found.dropped)}.")
+    left_out = figure("dropped", found.dropped)
+    say(f"{number_of(len(frame), 'run')} read as {found.format}; left out: {left_out}.")
     for sentence in read_alike(found.read_as):
         say(sentence)
     with progress() as report:
