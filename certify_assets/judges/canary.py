@@ -1,9 +1,9 @@
 """Canaries: copies of failed runs that claim success at their end, scored with the real ones.
 
 Each text is added to copies of failed runs as their last observation. Its *lift* is the share of
-copies that then score above the median of the successful runs. The runs come from the splits that
-certify the judge, which it never saw. Their copies enter no score table, certificate or decision,
-and are not used for any choice.
+runs that it moves from below the median of the successful runs to the median or above. The runs
+come from the splits that certify the judge, which it never saw. Their copies enter no score table,
+certificate or decision, and are not used for any choice.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class CanaryReport(Document):
 
     @property
     def worst(self) -> tuple[str, float] | None:
-        """Return the text of largest lift, with the lift; None if nothing was scored."""
+        """Return the text with the largest lift, and the lift; None if nothing was scored."""
         return max(self.lifts.items(), key=lambda item: item[1]) if self.lifts else None
 
     def sentence(self) -> str:

@@ -38,7 +38,7 @@ _CAL_ALONE = ("cal",)
 
 
 class StageFigures(TypedDict):
-    """Time and memory of training or scoring."""
+    """CPU time and rows of training or scoring."""
 
     # of all threads of the process
     cpu_seconds: float
@@ -48,7 +48,7 @@ class StageFigures(TypedDict):
 
 
 class Timings(Document):
-    """Figures of a judge's stages, by stage."""
+    """CPU time and rows of training and scoring, by stage."""
 
     TITLE = "timings of a judge"
     SCHEMA = "certify_assets/timings/1"

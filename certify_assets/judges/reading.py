@@ -1,4 +1,4 @@
-"""How much a judge reads of a run: characters of text, tokens of a prompt; and its question."""
+"""How much a judge reads of a run, in characters and tokens, and the question it is asked."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class JudgeInput(Document):
         return {name: value for name, value in dump(self).items() if name not in usual}
 
     def describe(self) -> str:
-        """Describe it in a few words."""
+        """Describe the reading in a few words."""
         run = "whole runs" if self.chars is None else f"{self.chars:,} characters of a run"
         step = "" if self.step_chars is None else f", {self.step_chars:,} of a step's part"
         tokens = f", {self.tokens:,} tokens of a prompt" if self.tokens else ""

@@ -40,7 +40,7 @@ class CandidateScore(TypedDict):
 
 
 class JudgeRecord(Document):
-    """The training of a judge; further keys are those of its family."""
+    """The record of a judge's training; further keys are those of its family."""
 
     model_config = ConfigDict(**{**CLOSED, "extra": "allow"}, frozen=True)
 

@@ -151,13 +151,13 @@ class JudgeSpec(BaseModel):
         return self
 
     def registration(self) -> JsonObject:
-        """Return the facts to register before TEST is read; by default the whole specification."""
+        """Return the facts to register before TEST is read; by default all that defines it."""
         # what it reads is the record's: see `StoredJudge.registration`
         unsaid = {"name", "seed", "reading", *({} if self.recipe else {"recipe"})}
         return self.model_dump(mode="json", exclude=unsaid)
 
     def changed_since(self, then: Mapping[str, object]) -> str:
-        """Name the settings that differ from an earlier registration; empty if none do."""
+        """Name the first setting that differs from an earlier registration; empty if none does."""
         now = self.registration()
         return next((name for name in {**then, **now} if then.get(name) != now.get(name)), "")
 

@@ -260,7 +260,7 @@ def harvest_document(corpus: str, plan: HarvestPlan, loops: list[Row]) -> Row:
 
 
 def harvest_rows(document: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the table of a study: a row for each round, and one for each control."""
+    """Return the table of a study: a row for each round; gates share the rows of controls."""
     rows: dict[tuple[str, ...], dict[str, str]] = {}
     for loop in document["loops"]:
         place = {name: str(loop[name]) for name in ("profile", "side")}

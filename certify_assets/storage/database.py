@@ -200,7 +200,7 @@ class Database:
         return _opened(folder.root, url, os.getpid())
 
     def exists(self) -> bool:
-        """Whether the data root has a database; refuse one of an earlier version."""
+        """Whether there is a database; refuse a lost or foreign one, or an earlier version's."""
         there = not self.is_sqlite or self.folder.exists(FILE)
         if self._whole and there:
             return True
@@ -281,7 +281,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """Give one consistent state of all rows; end it before anything is computed."""
+        """Give one state of all rows, or no rows without a database; end it before computing."""
         if not self.exists():
             with _nothing().connect() as connection:
                 # of all modules that were imported meanwhile

@@ -161,7 +161,7 @@ class Moment:
     # Remembering
 
     def remember(self, name: object, compute: Callable[[], R]) -> R:
-        """Return the stored result of `compute` under this name, or call it."""
+        """Return the remembered result of `compute` under this name, or call it."""
         if name in self._answers:
             known: R
             known, questions = self._answers[name]

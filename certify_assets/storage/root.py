@@ -115,7 +115,7 @@ class Root:
         return path
 
     def forget_work(self, older_days: float) -> None:
-        """Remove old checkpoints that interrupted processes left."""
+        """Remove checkpoints of interrupted processes that are older than this many days."""
         import shutil
 
         for path in self.scratch("judges").parent.glob("*/*/*"):

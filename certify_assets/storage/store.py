@@ -293,7 +293,7 @@ class Store(Root):
     # Moments and steps
 
     def remember(self, name: object, compute: Callable[[], R]) -> R:
-        """Return the stored result of `compute` under this name, or call it."""
+        """Return the remembered result of `compute` under this name, or call it."""
         return self._seen.remember((name, *sorted(self.pins.files.items())), compute)
 
     def refresh(self) -> None:

@@ -154,7 +154,7 @@ class EndpointJudge:
         return self.run(texts).scores
 
     def run(self, texts: Sequence[str]) -> EndpointRun:
-        """Judge rendered trajectories; return scores and bill. No question is asked twice."""
+        """Judge rendered trajectories; return scores and bill. No answer is requested twice."""
         with self.answers() as (path, kept), AnswerJournal(path, kept) as journal:
             found = complete(self._run(journal, texts))
         self.runs.append(found)

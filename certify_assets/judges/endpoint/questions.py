@@ -206,7 +206,7 @@ def _count(usage: Any, name: str) -> int | None:
 
 
 def conclude(mode: str, replies: Sequence[Reply], votes: int) -> tuple[float, float, str]:
-    """Return log p(success), log p(failure), both NaN without a verdict, and the reason why."""
+    """Return log p(success), log p(failure) and ""; without a verdict NaN, NaN and the reason."""
     # modes cot and vote state p coarsely; (100 p + ½)/101 and (k p + ½)/(k + 1) keep the order and
     # keep 0 and 1 finite; a vote needs more than half of its k answers readable
     if mode == "logprob":

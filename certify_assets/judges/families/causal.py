@@ -1,4 +1,4 @@
-"""Causal language models as judges: untrained (base), and fine-tuned (sft)."""
+"""Causal language models as judges: before fine-tuning (base), and after it (sft)."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class SftFamily(CausalFamily):
 
 
 def base_judge(judge: StoredJudge) -> CausalJudge:
-    """Return the judge made of an untrained language model."""
+    """Return the judge made of a language model before fine-tuning."""
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
     spec = judge.spec

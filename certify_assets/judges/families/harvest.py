@@ -166,7 +166,7 @@ class HarvestFamily(JudgeFamily):
 
 
 def harvest_violations(judge: StoredJudge) -> list[str]:
-    """Return violations: pseudo-labels of CAL and TEST, and a harvest unknown to the adapter."""
+    """Return pseudo-labels of CAL and TEST, and a harvest that the adapter was not trained on."""
     import pandas as pd
 
     key = judge.key("harvest.parquet")

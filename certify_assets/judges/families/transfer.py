@@ -92,7 +92,7 @@ class PoolRecord(Document):
 
     @classmethod
     def of(cls, record: JudgeRecord) -> PoolRecord:
-        """Return the record of a trained judge."""
+        """Return the pool record of a trained judge."""
         return cls.from_dict(record.detail("transfer"))
 
 
@@ -252,7 +252,7 @@ def _target_domain(corpus: Corpus, *, strict: bool) -> str:
 
 
 def _excluded(store: Store, name: str, domain: str | None) -> str:
-    """Say why a corpus is not a source, or empty. A strict pool leaves its own domain out."""
+    """Say why a corpus is not a source, or empty. A strict pool leaves the target's domain out."""
     if domain is not None:
         own = Corpus(store, name).domain
         if own.name in ("", domain):

@@ -60,7 +60,7 @@ class Hardware:
         return found.pin_memory().to(self.device, non_blocking=True) if self.accelerated else found
 
     def free_memory(self) -> None:
-        """Return memory that a failed pass occupies to the device."""
+        """Give the memory of a failed pass back to the device."""
         import torch
 
         if self.accelerated:

@@ -114,7 +114,7 @@ class PromptEncoder:
 
     @cached_property
     def prefix_ids(self) -> tuple[int, ...]:
-        """Token ids before the run, equal for every run."""
+        """Token ids before the run, the same for every run."""
         before, _ = self._around
         if self.tokenizer.chat_template:
             return self._ids(before)
@@ -126,7 +126,7 @@ class PromptEncoder:
 
     @cached_property
     def suffix_ids(self) -> tuple[int, ...]:
-        """Token ids after the run, the marker last, equal for every run."""
+        """Token ids after the run, the marker last, the same for every run."""
         return self._ids(self._around[1])
 
     @cached_property

@@ -39,7 +39,7 @@ class Recipe:
         return replace(self, epochs=1.0)
 
     def drawn(self, rows: pd.DataFrame, seed: int) -> pd.DataFrame:
-        """Return a limited number of runs: one of every task, then a second of every task."""
+        """Return at most `runs` rows: one of every task, then a second of every task."""
         return rows if self.runs is None else draw_in_turn(rows, self.runs, seed)
 
 
@@ -49,7 +49,7 @@ def place_of(seed: int, *parts: str) -> bytes:
 
 
 def draw_in_turn(rows: pd.DataFrame, number: int, seed: int) -> pd.DataFrame:
-    """Return a limited number of rows: one of every task, then a second of every task."""
+    """Return at most `number` rows: one of every task, then a second of every task."""
     if len(rows) <= number:
         return rows
     seen: dict[tuple[str, str], int] = {}
