@@ -169,3 +169,18 @@ def test_the_glossary_has_the_words_of_every_surface() -> None:
     terms = " ".join(re.findall(r"^\| ([^|]+) \|", read("docs/glossary.md"), re.MULTILINE))
     for word in (*WORDS.values(), "decided", "held-out"):
         assert word in terms, word
+
+
+#: other words for what becomes of a run, as other tools have them
+OTHER_WORDS = r"(?i)auto[- ](?:reject|release|accept|approve|decided)|escalated|deferred|hold-?out"
+
+
+@pytest.mark.parametrize("ending", ["md", "html", "py"])
+def test_docs_pages_and_help_have_no_other_words_for_the_six_figures(ending: str) -> None:
+    texts = {
+        path: path.read_text("utf-8")
+        for folder in ("docs", "certify_assets")
+        for path in (REPOSITORY / folder).rglob(f"*.{ending}")
+    }
+    found = {str(path): re.findall(OTHER_WORDS, text) for path, text in texts.items()}
+    assert texts and {path: words for path, words in found.items() if words} == {}
