@@ -7,9 +7,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from certify_assets.corpora.formats import ImportedCorpus, import_corpus
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.paths import shared_data
+from certify_assets_tests.tables.ways import file_of
 
 
 def chat(number: int, parts: bool) -> list[dict[str, Any]]:
@@ -25,6 +27,21 @@ def chat(number: int, parts: bool) -> list[dict[str, Any]]:
         {"role": "assistant", "content": None, "tool_calls": [{"id": "c", **call}]},
         {"role": "tool", "tool_call_id": "c", "content": content(f"seen {number}")},
         {"role": "assistant", "content": content(f"answer {number}")},
+    ]
+
+
+def items(number: int) -> list[dict[str, Any]]:
+    """Write the same chat as items of OpenAI's Responses API."""
+
+    def message(role: str, words: str) -> dict[str, Any]:
+        return {"type": "message", "role": role, "content": [{"type": "text", "text": words}]}
+
+    return [
+        message("system", "Be helpful."),
+        message("user", f"question {number}"),
+        {"type": "function_call", "call_id": "c", "name": "look", "arguments": '{"at": 1}'},
+        {"type": "function_call_output", "call_id": "c", "output": f"seen {number}"},
+        message("assistant", f"answer {number}"),
     ]
 
 
@@ -64,6 +81,29 @@ def test_lists_of_messages_are_read_as_steps(
     said = str(first.to_dict())
     assert "look" in said and "tool: seen 0" in said and "answer 0" in said
     assert "Be helpful" not in said
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "json", "csv", "parquet"])
+def test_items_of_responses_are_the_same_chat(ending: str, tmp_path: Path) -> None:
+    def read(chats: list[list[dict[str, Any]]], name: str) -> ImportedCorpus:
+        frame = pd.DataFrame({"task_id": ["a", "b"], "outcome": [0, 1], "messages": chats})
+        texts = frame.assign(messages=frame["messages"].map(json.dumps))
+        file_of(texts if ending == "csv" else frame)(path := tmp_path / f"{name}.{ending}")
+        return import_corpus(path, name="c")
+
+    same = ["instruction", "steps"]
+    plain = read([chat(0, False), chat(1, False)], "plain")
+    found = read([items(0), items(1)], "items")
+    assert found.frame[same].to_json() == plain.frame[same].to_json() and found.notes == plain.notes
+    thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "I look."}]}
+    hidden = {"type": "reasoning", "summary": [], "encrypted_content": "x"}
+    *asked, called, seen, answered = items(0)
+    found = read([[*asked, thought, called, seen, hidden, answered], items(1)], "thoughts")
+    assert found.frame["steps"][0][0] == {
+        "action": 'I look.\nlook({"at": 1})',
+        "observation": "tool: seen 0",
+    }
+    assert found.notes == {**plain.notes, "messages of another role left out": 1}
 
 
 def test_blank_texts_are_no_runs(call: Call, tmp_path: Path) -> None:

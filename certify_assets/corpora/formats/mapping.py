@@ -27,6 +27,7 @@ from certify_assets.corpora.formats.base import (
 )
 from certify_assets.corpora.formats.files import FileSet
 from certify_assets.corpora.formats.messages import (
+    chat_of_items,
     first_prompt,
     from_first,
     messages_of,
@@ -148,6 +149,8 @@ def _said(row: Record, reading: Reading) -> tuple[str, tuple[Step, ...]]:
     instruction = text_of(row["instruction"])
     name = next((name for name in TEXTS if row[name] not in (None, "")), "text")
     value = row[name] if name == "text" else parsed(row[name])
+    if is_list_of_objects(value):
+        value = chat_of_items(value)
     if is_list_of_objects(value) and all("role" in record for record in value):
         chat = messages_of(value, tools_by_call=False)
         if not any(message.role == "assistant" for message in chat):

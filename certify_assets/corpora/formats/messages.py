@@ -43,6 +43,8 @@ _ROLES = {
     "function": "tool",
     "functionmessage": "tool",
 }
+# items of OpenAI's Responses API that have no role
+_ITEMS = ("function_call", "function_call_output", "reasoning")
 _DEEPEST = 6
 
 
@@ -207,6 +209,32 @@ def messages_of(
         if not tools_by_call:
             tools.clear()
     return tuple(found)
+
+
+def chat_of_items(items: list[Record]) -> list[Record]:
+    """Return items of OpenAI's Responses API as chat messages, and other objects unchanged.
+
+    A turn of the agent is several items, and becomes one message. Other items, and reasoning
+    without text, have their type as role.
+    """
+    bare = {str(item.get("type")) for item in items if not item.get("role")}
+    if bare.isdisjoint(_ITEMS) or "None" in bare:
+        return items
+    found: list[Record] = []
+    turn: Record | None = None
+    for item in items:
+        kind, said = item.get("role") or item["type"], item.get("content") or item.get("summary")
+        if kind in ("assistant", "function_call") or (kind == "reasoning" and said):
+            if turn is None:
+                found.append(turn := {"role": "assistant", "content": [], "tool_calls": []})
+            turn["content"] += listed(said) or [said or ""]
+            calls = [item] if kind == "function_call" else listed(item.get("tool_calls"))
+            turn["tool_calls"] += calls
+            continue
+        turn = None
+        answer = {"role": "tool", "content": item.get("output")}
+        found.append(answer if kind == "function_call_output" else {**item, "role": kind})
+    return found
 
 
 def _messages_in(value: Any, depth: int = 0) -> list[Record]:
