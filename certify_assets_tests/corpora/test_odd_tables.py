@@ -8,7 +8,7 @@ import pytest
 
 from certify_assets.corpora.formats.importing import ImportedCorpus, import_corpus
 from certify_assets.errors import InputError
-from certify_assets_tests.tables.ways import text, words
+from certify_assets_tests.tables.ways import book, text, words
 
 PLAIN = pd.DataFrame(
     {
@@ -65,3 +65,9 @@ def test_two_columns_for_one_field_are_refused(tmp_path: Path) -> None:
     text(PLAIN.assign(Outcome=1))(tmp_path / "a.csv")
     with pytest.raises(InputError, match=r"2 columns for outcome: .outcome., .Outcome.\. Keep one"):
         read(tmp_path / "a.csv")
+
+
+def test_dates_of_a_workbook_are_no_names(tmp_path: Path) -> None:
+    book(Runs=PLAIN.assign(task_id=pd.Timestamp("2026-03-01")))(tmp_path / "a.xlsx")
+    with pytest.raises(InputError, match=r"row 2 .*its task_id is a date; give it as text"):
+        read(tmp_path / "a.xlsx")

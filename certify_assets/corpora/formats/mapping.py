@@ -13,6 +13,7 @@ A format whose records are runs needs no function::
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import date, time
 from typing import Any
 
 from certify_assets.corpora.formats.base import (
@@ -43,6 +44,7 @@ from certify_assets.corpora.formats.records import (
 )
 from certify_assets.corpora.trajectory import Step
 from certify_assets.tables.cells import MISSING_ID, name_of
+from certify_assets.tables.reading import SHEETS
 
 #: what a record may hold of a run
 FIELDS = frozenset(
@@ -108,6 +110,10 @@ def draft_of(
     """Make a run from the fields of a record; `fields` as for `mapped_format`."""
     found = {name: _value(record, fields.get(name, "")) for name in FIELDS}
     row = {name: value for name, (_, value) in found.items()}
+    for name in ("task_id", "trajectory_id"):
+        # Excel makes dates of names such as 3-1
+        if origin.file.lower().endswith(SHEETS) and isinstance(row[name], date | time):
+            raise LeftOutError(f"its {name} is a date; give it as text")
     if (task := _identity(row["task_id"])) is None:
         raise LeftOutError("it has no task_id")
     instruction, steps = _said(row, reading)
