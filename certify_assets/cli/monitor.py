@@ -66,10 +66,10 @@ def monitor(
     all certified ones are monitored; --side picks one.
 
     The tasks must be drawn at random before scoring, with all attempts labelled. A task with
-    unlabelled attempts is left out and counted, unless --labels is the file of a draw. Rows are
-    refused if their column provenance is not audit_sample, or their column audit_sample is not
-    true. Only rows that CERTIFICATE decides count. A task weighs by the share of its attempts that
-    are decided.
+    unlabelled attempts is left out and counted, unless --labels is the file of a draw. A table
+    is refused if its column provenance is not audit_sample, or its column audit_sample is not true.
+    Only rows that CERTIFICATE decides count. A task weighs by the share of its attempts that are
+    decided.
     """
     from certify_assets.certificates import monitor_certificate
     from certify_assets.certificates.sides import budget_words

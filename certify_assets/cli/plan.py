@@ -332,7 +332,7 @@ def _about_draw(
             "end of the file. They need no label."
         )
     if drawn < document["count"]:
-        yield f"--count asks for {document['count']:,}, but the table has no more runs to draw."
+        yield f"--count asks for {document['count']:,}, but these options allow no more runs."
     needed = {
         promise: fewest_rows(PROMISED[promise], settings.alpha, settings.delta, several=most > 1)
         for promise in (AVERAGE, PROVED)

@@ -50,7 +50,7 @@ Table = tuple[NDArray[np.float64], NDArray[np.int8], NDArray[np.object_]]
 Unlabelled = tuple[NDArray[np.float64], NDArray[np.object_]]
 
 _OF_TABLES = (
-    "How tables are read: success=, failure= and no_label= (lists of outcome words), threshold= "
+    "How tables are read: success=, failure= and no_label= (words, with commas), threshold= "
     "(outcomes from this number on are successes), unlabelled=drop, ids=fold. May be repeated."
 )
 _OF_SCORES = (

@@ -45,7 +45,7 @@ _KEPT_SECONDS: Final = 400 * 24 * 3600
 _FORM_BYTES: Final = 16_384
 _NOT_WRITTEN: Final = "This label could not be stored; earlier ones are. Send it again."
 _ALTERED: Final = (
-    "Files of this corpus were changed by others, so no label is accepted. Your earlier labels are "
+    "Files of this corpus have changed on disk, so no label is accepted. Your earlier labels are "
     "stored. The console of the server says what to restore."
 )
 _HEADERS: Final = {

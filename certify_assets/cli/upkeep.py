@@ -42,7 +42,7 @@ def ledger_status(corpus: str | None, store: Store) -> None:
     \b
     Kinds of reads:
       first         the first read under a registration
-      reused        a read in another version of the corpus of runs that were read before
+      reused        runs that were read before, in another version of the corpus
       replay        the same read again, with the same hashes
       changed       with other hashes, after a result was seen
       unregistered  without a registration: refused

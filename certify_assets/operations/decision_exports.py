@@ -120,7 +120,7 @@ def _decided(corpus: Corpus, batch: str) -> tuple[list[_Decision], int]:
     found = {item.run: item for name in known if batch in ("", name) for item in _of(corpus, name)}
     final = [item for item in found.values() if item.decision != PROVISIONAL]
     if not final:
-        raise InputError(f"{corpus} has no decision to export: all of its runs are provisional.")
+        raise InputError(f"{corpus} has no decision to export: no decision is final.")
     return final, len(found) - len(final)
 
 

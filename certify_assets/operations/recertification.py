@@ -474,8 +474,8 @@ def _ladder(certifier: Certifier, certificates: Sequence[Certificate]) -> list[d
         items = tuple(item for item in certificates if item.alpha == alpha)
         tried = [
             f"{item.after} certified nothing on these labels, so the promise on average was "
-            f"tried. On each side, either promise is broken with probability at most "
-            f"{200 * item.delta:.4g} %."
+            f"tried. On each side, the promise of {item.after} or the cap at twice the budget is "
+            f"broken with probability at most {200 * item.delta:.4g} %."
             for item in items[:1]
             if item.after
         ]

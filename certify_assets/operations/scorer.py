@@ -102,7 +102,7 @@ def certified_scorer(
     Raises
     ------
     InputError
-        If no certificate is given.
+        If `certificate` holds no certificate.
     """
     return CertifiedScorer(name=name, judge=judge, certificates=certificates_of(certificate))
 

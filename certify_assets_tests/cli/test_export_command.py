@@ -28,7 +28,7 @@ def imported(call: Call, folder: Path, tool: str) -> tuple[object, ...]:
     made = call("corpus", "import", folder / "first", "--name", tool, *root)
     assert made.code == 0, made.err
     early = call("ops", "export", tool, folder / "early", "--format", tool, *root)
-    assert early.code == 2 and "all of its runs are provisional" in early.err
+    assert early.code == 2 and "no decision is final" in early.err
     assert not (folder / "early").exists()
     assert call("ops", "ingest", tool, folder / "new", *root).code in (0, 3)
     return root
@@ -102,7 +102,7 @@ def test_mlflow_traces_get_assessments_once(call: Call, tmp_path: Path) -> None:
     assert made.code == 0, made.err
     export = ("ops", "export", "traced", address, "--format", "mlflow")
     early = call(*export, *root)
-    assert early.code == 2 and "all of its runs are provisional" in early.err
+    assert early.code == 2 and "no decision is final" in early.err
     assert call("ops", "ingest", "traced", f"mlflow+{address}/later", *root).code in (0, 3)
     for written, unchanged in ((2, 0), (0, 2)):
         answer = call(*export, "--json", *root)

@@ -128,7 +128,10 @@ def test_ledger(judge: JudgedCorpus) -> Verdict:
 
 
 def pseudo_labels_stay_out(judge: JudgedCorpus) -> Verdict:
-    """No pseudo-labelled run that the model was trained on is of a task of CAL or TEST."""
+    """No pseudo-labelled run is of a task of CAL or TEST.
+
+    The stored harvest is the one that the model was trained on.
+    """
     from certify_assets.judges.families.harvest import harvest_violations
 
     found = harvest_violations(judge)
