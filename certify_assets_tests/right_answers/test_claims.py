@@ -14,7 +14,7 @@ _ASSET = re.compile(
 
 
 def _worst() -> dict[str, list[list[float]]]:
-    """Shares of wrong certificates by design: default, pool, joint, each at the numbers of tasks."""
+    """Shares of wrong certificates by design: default, joint, each at the numbers of tasks."""
     section = read("docs/evidence/validity.md").partition("## Where the default is worst")[2]
     rows = re.findall(r"^\| ([^|*]+) \| (\.\d.*) \|$", section, re.MULTILINE)
     return {
