@@ -155,8 +155,9 @@ def _mapped(
 ) -> Iterator[Callable[[Sequence[Batch]], Iterator[NDArray[np.float64]]]]:
     """Return a map over batches, in order: by Ray, one at a time on a device, or on CPU threads."""
     reader = VerdictReader.of(judge)
-    if config.ray:
-        yield partial(_ray_map, reader)
+    # where the step itself holds all that the cluster has, an actor would wait for ever
+    if config.ray and (free := _free_on_ray("GPU" if reader.hardware.accelerated else "CPU")):
+        yield partial(_ray_map, reader, free)
         return
     if reader.hardware.accelerated:
         yield partial(map, reader.read_within_memory)
@@ -170,22 +171,28 @@ def _mapped(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _ray_map(reader: VerdictReader, batches: Sequence[Batch]) -> Iterator[NDArray[np.float64]]:
+def _free_on_ray(kind: str) -> int:
+    """Return how many cores or devices of the cluster nobody holds."""
+    import ray
+
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False)
+    return int(ray.available_resources().get(kind, 0))
+
+
+def _ray_map(
+    reader: VerdictReader, free: int, batches: Sequence[Batch]
+) -> Iterator[NDArray[np.float64]]:
     """Read batches by actors of Ray Data, each on a core or device of the cluster, in order."""
     import ray
 
     ray.data.DataContext.get_current().execution_options.preserve_order = True
-    if not ray.is_initialized():
-        ray.init(log_to_driver=False)
     accelerated = reader.hardware.accelerated
-    kind = "GPU" if accelerated else "CPU"
-    # the step that asks holds a core itself
-    free = int(ray.available_resources().get(kind, 0))
     rows = [{"batch": json.dumps([list(prompt.ids) for prompt in batch])} for batch in batches]
     read = ray.data.from_items(rows).map(
         _RayReader,
         fn_constructor_args=(ray.put(reader),),
-        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=max(1, free)),
+        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=free),
         num_cpus=0 if accelerated else 1,
         num_gpus=1 if accelerated else 0,
     )

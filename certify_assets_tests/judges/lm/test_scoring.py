@@ -201,11 +201,14 @@ def test_a_model_that_changes_its_logits_is_refused(qwen3: LanguageModel) -> Non
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_actors_of_ray_read_the_same_numbers(qwen3: LanguageModel, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cores", [2, 0])
+def test_actors_of_ray_read_the_same_numbers(
+    qwen3: LanguageModel, tmp_path: Path, cores: int
+) -> None:
     ray = pytest.importorskip("ray")
     prompts, config = models.prompts(20), ScoringConfig(rows=1, shard_rows=5)
     alone = score_prompts(qwen3, prompts, config=config).score
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    ray.init(num_cpus=cores, include_dashboard=False, log_to_driver=False)
     try:
         by_ray = replace(config, ray=True)
         score_prompts(qwen3, prompts[:8], config=by_ray, shards=tmp_path, identity="a")
