@@ -128,7 +128,7 @@ def test_every_surface_says_the_same(surfaces: Surfaces) -> None:
     if len(items) == 2:
         for key, word in (("decided", "decided"), ("human", "review")):
             assert 100 * document[key] == pytest.approx(shares[word], abs=1e-6)
-    bar = re.findall(r">([a-z-]+) ([\d.]+)\s%</text>", surfaces.card)
+    bar = re.findall(r"</span> ([a-z-]+) ([\d.]+)\s%<", surfaces.card)
     assert {word: float(share) for word, share in bar} == pytest.approx(
         {word: shares[word] for word in WORDS.values()}, abs=0.051
     )
