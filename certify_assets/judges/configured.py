@@ -125,7 +125,7 @@ class CausalEntry(PromptedEntry):
         if not (known.folder or self.revision or Path(self.model).is_absolute()):
             raise InputError(
                 f"the model {self.model} is not a folder next to judges.yaml and has no revision; "
-                "give the path of a folder, or the commit of the hub repository as revision."
+                "give a folder's path, or a commit as revision."
             )
         reading = self.reading(known.reading).replace(
             prompt=self.asked(known.reading.prompt),

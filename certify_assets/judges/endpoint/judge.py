@@ -121,7 +121,7 @@ class EndpointJudge:
     answers: Callable[[], AbstractContextManager[Kept]] = lambda: nullcontext((None, ()))
     # take answers from those alone
     replay: bool = False
-    progress: Callable[[int, int], None] | None = None
+    progress: Callable[[int, int], None] = lambda *_: None
     runs: list[EndpointRun] = field(default_factory=list)
 
     @property

@@ -131,7 +131,7 @@ class Scoring:
     texts: Sequence[str]
     # take answers from the journal alone: a text whose answer it does not hold stays unscored
     replay: bool = False
-    progress: Callable[[int, int], None] | None = None
+    progress: Callable[[int, int], None] = lambda *_: None
     # by number of the text and of its request
     replies: dict[tuple[int, int], Reply] = field(default_factory=dict)
     lost: dict[int, str] = field(default_factory=dict)  # why a text has none: refused or failed
@@ -172,8 +172,7 @@ class Scoring:
             if rows[text][0] not in self.lost:
                 await self._answer(text, index, rows[text])
             self.done += len(rows[text])
-            if self.progress is not None:
-                self.progress(self.done, len(self.texts) * self.client.entry.votes)
+            self.progress(self.done, len(self.texts) * self.client.entry.votes)
 
     async def _answer(self, text: str, index: int, rows: Sequence[int]) -> None:
         try:

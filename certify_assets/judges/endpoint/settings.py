@@ -82,13 +82,12 @@ class EndpointEntry(PromptedEntry):
         """Refuse settings that cannot be used; neither an address nor a key is repeated."""
         if not _is_usable(self.url):
             raise InputError(
-                "the base URL of the server is not like http://host:port/v1, without a query or a "
-                "password; give it so, and the API key by key_variable."
+                "the server's base URL is not like http://host:port/v1. Leave out query and "
+                "password; key_variable names the API key."
             )
         if self.key_variable is not None and not _VARIABLE.fullmatch(self.key_variable):
             raise InputError(
-                "key_variable is not the name of an environment variable; give the variable's "
-                "name, not the key."
+                "key_variable is not the name of an environment variable; give its name, not the key."
             )
         if self.mode == "vote" and not _VOTES.fullmatch(self.asking):
             raise InputError(f"asking is {self.asking!r}; choose logprob, cot, sc_5 or sc_10.")

@@ -39,7 +39,7 @@ class CausalJudge:
     lora_sha256: str = ""
     # where finished shares of a scoring are kept, so that a killed one resumes
     shards: Path | None = None
-    progress: Callable[[int, int], None] | None = field(default=None, repr=False)
+    progress: Callable[[int, int], None] = field(default=lambda *_: None, repr=False)
 
     @property
     def adapter_sha256(self) -> str:

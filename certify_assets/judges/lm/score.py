@@ -83,7 +83,7 @@ def score_prompts(
     config: ScoringConfig | None = None,
     identity: str = "",
     shards: Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Scores:
     """Score prompts; NaN where a logit is not finite.
 
@@ -93,17 +93,12 @@ def score_prompts(
     config = config or ScoringConfig.suited(judge)
     values = np.full((len(prompts), 2), np.nan)
     done = 0
-
-    def report(further: int) -> None:
-        if progress is not None:
-            progress(done + further, len(prompts))
-
     groups = list(_groups(config.batches(prompts), config.shard_rows))
     work = [[[prompts[row] for row in batch] for batch in group] for group in groups]
     places = [shards and shards / f"{_key(identity, batches)}.json" for batches in work]
     kept = list(map(_kept, places))
-    left = [batches for batches, found in zip(work, kept, strict=True) if found is None]
     with _mapped(judge, config) as mapped:
+        left = (part for part, found in zip(work, kept, strict=True) if found is None)
         read = iter(mapped(list(chain.from_iterable(left))))
         for group, place, found in zip(groups, places, kept, strict=True):
             rows = [row for batch in group for row in batch]
@@ -111,12 +106,12 @@ def score_prompts(
                 parts: list[NDArray[np.float64]] = []
                 for part in islice(read, len(group)):
                     parts.append(part)
-                    report(sum(map(len, parts)))
+                    progress(done + sum(map(len, parts)), len(prompts))
                 found = np.concatenate(parts)
                 _keep(place, found)
             values[rows] = found
             done += len(rows)
-            report(0)
+            progress(done, len(prompts))
     return Scores(values[:, 0].copy(), values[:, 1].copy())
 
 
@@ -155,10 +150,15 @@ def _mapped(
 ) -> Iterator[Callable[[Sequence[Batch]], Iterator[NDArray[np.float64]]]]:
     """Return a map over batches, in order: by Ray, one at a time on a device, or on CPU threads."""
     reader = VerdictReader.of(judge)
-    # where the step itself holds all that the cluster has, an actor would wait for ever
-    if config.ray and (free := _free_on_ray("GPU" if reader.hardware.accelerated else "CPU")):
-        yield partial(_ray_map, reader, free)
-        return
+    if config.ray:
+        import ray
+
+        ray.init(log_to_driver=False, ignore_reinit_error=True)
+        kind = "GPU" if reader.hardware.accelerated else "CPU"
+        # where the step itself holds all that the cluster has, an actor would wait for ever
+        if free := int(ray.available_resources().get(kind, 0)):
+            yield partial(_ray_map, reader, free)
+            return
     if reader.hardware.accelerated:
         yield partial(map, reader.read_within_memory)
         return
@@ -169,15 +169,6 @@ def _mapped(
         finally:
             # after an error nobody waits for the rest
             pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _free_on_ray(kind: str) -> int:
-    """Return how many cores or devices of the cluster nobody holds."""
-    import ray
-
-    if not ray.is_initialized():
-        ray.init(log_to_driver=False)
-    return int(ray.available_resources().get(kind, 0))
 
 
 def _ray_map(
@@ -247,8 +238,8 @@ class VerdictReader:
         for name in _AFTER_THE_HEAD:
             if getattr(text, name, None) not in (None, 1, 1.0):
                 raise InputError(
-                    f"{judge.source} changes its logits after the head ({name}); choose a model "
-                    "without it, such as Qwen3."
+                    f"{judge.source} changes its logits after the head ({name}); choose another "
+                    "model."
                 )
         head = inner.get_output_embeddings()
         bias = getattr(head, "bias", None)
