@@ -82,7 +82,7 @@ def test_only_what_the_scores_depend_on_is_in_the_hash(tmp_path: Path) -> None:
     ("change", "said"),
     [
         ({"api_key": SECRET}, "no setting 'api_key'"),
-        ({"key_variable": SECRET}, "give the variable's name, not the key"),
+        ({"key_variable": SECRET}, "give its name, not the key"),
         ({"asking": "guess"}, "choose logprob, cot, sc_5 or sc_10"),
         ({"concurrency": "many"}, "concurrency: input should be a valid integer"),
         ({"name": "lexical"}, "is taken"),
