@@ -35,7 +35,7 @@ from certify_assets.operations.ledger import record_pool, register
 from certify_assets.operations.spending import claim, read_spending
 from certify_assets.storage.events import Stored
 from certify_assets.storage.moment import remembered
-from certify_assets.words import WORDS
+from certify_assets.words import WORDS, at_most
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -335,7 +335,7 @@ def why_nothing(judge: JudgedCorpus) -> list[str]:
     def reason(item: Certificate) -> str:
         found = diagnose(*columns(cal), pool=pool, **dict(settings_of(item)))
         words = replace(found, corpus_tasks=tasks).sentence
-        return f"{WORDS[item.side].capitalize()} at {item.alpha:g}: {words}"
+        return f"{WORDS[item.side].capitalize()}, {at_most(item.alpha)}: {words}"
 
     return [reason(item) for item in deciding if not item.certified]
 
