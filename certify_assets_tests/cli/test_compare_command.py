@@ -19,7 +19,7 @@ def test_the_judges_of_named_corpora_are_compared(call: Call, corpora: Store) ->
     assert shown.code == 0
     assert "lexical" in shown.out
     assert "length_only" in shown.out
-    assert re.search("Not scored: .*base.* `certify run one --judge NAME`", shown.out)
+    assert re.search("Not scored: .*base.*: certify run one --judge NAME", shown.out)
     assert "Best judges on one" in shown.out
 
 

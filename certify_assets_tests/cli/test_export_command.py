@@ -67,7 +67,7 @@ def test_langfuse_traces_come_back_as_scores(call: Call, tmp_path: Path) -> None
     assert again.frame["outcome"].isna().all() and len(again.frame) == 2
     # what cannot be written is one sentence
     for arguments, words in (
-        ((tmp_path / "x", "--format", "langsmith"), "none of langsmith's"),
+        ((tmp_path / "x", "--format", "langsmith"), "do not come from langsmith"),
         ((tmp_path / "x", "--format", "langfuse", "--batch", "b9"), "no decided batch"),
         ((tmp_path / "x", "--format", "mail"), "Invalid value for '--format'"),
         ((tmp_path / "scores.json" / "x", "--format", "langfuse"), "cannot be written"),

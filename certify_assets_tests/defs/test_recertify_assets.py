@@ -192,7 +192,7 @@ def weekly(store: Store, corpora: list[str]) -> Any:
         with dg.build_schedule_context(
             instance=instance, scheduled_execution_time=MONDAY, **options
         ) as context:
-            return defs.get_schedule_def("weekly_recertification").evaluate_tick(context)
+            return defs.resolve_schedule_def("weekly_recertification").evaluate_tick(context)
 
 
 @pytest.mark.slow

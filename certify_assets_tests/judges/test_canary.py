@@ -64,7 +64,7 @@ def test_check_page_and_comparison_show_the_lift(corpora: Store, report: CanaryR
     certify_judge(judge)
     found = canary_lift(judge)
     assert not found.passed and "known words" in found.sentence
-    above = " The largest is above 0.25, the canary_lift of the corpus."
+    above = " The largest is above the limit of 0.25 (canary_lift)."
     assert judge_page.canary_sentence(judge) == report.sentence() + above
     save_config(corpora, replace(load_config(corpora, "one"), canary_lift=1.0))
     assert canary_lift(judged(corpora, "one")).passed
