@@ -27,7 +27,7 @@ TEXTS = [
 ]
 WORDS = (" SUCCESS", " FAIL")
 #: all tokens of the tiny model: its verdicts are not among the likeliest
-TOP = 600
+TOP = 300
 
 
 class Vllm(NamedTuple):
