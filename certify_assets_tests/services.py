@@ -66,6 +66,7 @@ def ray_cluster(**environment: str) -> Iterator[RayCluster]:
     inherited = {
         **os.environ,
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_MODE": "disabled",
         "PYTHONPATH": str(REPOSITORY),
         "PYTHONWARNINGS": "default",
     }
