@@ -123,7 +123,10 @@ def test_labels_of_rl_that_choose_a_judge_do_not_certify_it(certified: Store) ->
     judged(certified).score()
     judge = judged(certified)
     assert judge.calibration_splits == ("cal",)
-    with pytest.raises(StaleCertificateError, match="were made on rl and cal, and the judge is certified on cal now"):
+    with pytest.raises(
+        StaleCertificateError,
+        match="were made on rl and cal, and the judge is certified on cal now",
+    ):
         certifier.load_certificates(judge)
     certifier.certify_judge(judge)
     assert {item.provenance["split"] for item in certifier.load_certificates(judge)} == {"cal"}
