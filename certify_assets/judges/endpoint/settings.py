@@ -87,7 +87,8 @@ class EndpointEntry(PromptedEntry):
             )
         if self.key_variable is not None and not _VARIABLE.fullmatch(self.key_variable):
             raise InputError(
-                "key_variable is not the name of an environment variable; give its name, not the key."
+                "key_variable is not the name of an environment variable; give its name, not the "
+                "key."
             )
         if self.mode == "vote" and not _VOTES.fullmatch(self.asking):
             raise InputError(f"asking is {self.asking!r}; choose logprob, cot, sc_5 or sc_10.")
