@@ -61,7 +61,7 @@ def _decided_option(command: Callable[..., Any]) -> Callable[..., Any]:
             open_corpus(store, corpus)
             raise InputError(
                 f"no batch of {corpus} is decided in {store.root}. Decide new runs first: "
-                f"`certify ops ingest {corpus}`."
+                f"`certify ops ingest {corpus} PATH`."
             )
         return command(*given, corpus=found, **options)
 

@@ -185,7 +185,7 @@ class BatchAudit:
         if self.closing is None:
             settled = sum(name in self.outcomes for name in self.order)
             tied = sum(name in resolve_labels(self._labels) for name in self.wanted)
-            third = f", {tied:,} are disputed and need a third reviewer" if tied else ""
+            third = f"; a third reviewer settles {number_of(tied, 'tied run')}" if tied else ""
             return (
                 f"{runs} are provisional; {settled:,} of {settled + len(self.wanted):,} runs of "
                 f"{whose} draw are labelled{third} (`certify review queue {self.corpus}`)."

@@ -165,7 +165,7 @@ def test_the_status_names_provisional_batches_and_closes_them(
     known, tied = agreeing(audit), audit.wanted[:2]
     append_labels(corpus, [Label(name, 1, "ann", "file", name) for name in tied])
     append_labels(corpus, [Label(name, 0, "ben", "file", f"{name}b") for name in tied])
-    assert "labelled, 2 are disputed and need a third reviewer (`" in call(*arguments).out
+    assert "labelled; a third reviewer settles 2 tied runs (`" in call(*arguments).out
     append_labels(
         corpus, [Label(name, known[name], "eve", "file", f"{name}c") for name in audit.order]
     )
