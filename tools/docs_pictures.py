@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 DOCS = Path(__file__).parents[1] / "docs"
 CERTIFICATE = "judges/lexical/miniwob_weak/page.html"
 EXAMPLE = "example.html"
-_CHANGING = re.compile(r"\d{4}-\d\d-\d\d|\b[0-9a-f]{40,64}\b|\b0\.\d{4,}\b")
+_CHANGING = re.compile(r"\d{4}-\d\d-\d\d|\b[0-9a-f]{40,64}\b|\b0\.\d{4,}\b|\b\d\.\d+e−\d\d\b")
 
 
 class Picture(NamedTuple):
