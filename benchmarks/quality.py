@@ -3,9 +3,9 @@
     python benchmarks/quality.py [--data DIR] [--corpus NAME …] [--seeds 5] [--quick]
 
 The two embedded corpora, and those of the folder of published runs DIR (../shared/data) that are
-there. A seed splits the tasks. Each judge is trained on SFT; RL and CAL certify it at δ = .05. A row
-a judge, means over the seeds: AUROC on CAL and TEST together; then certified coverage (0 where
-nothing is certified), rejected at α = .1 and .2 and released at .1 and .2, first by
+there. A seed splits the tasks. Each judge is trained on SFT; RL and CAL certify it at δ = .05. Each
+judge has a row of means over the seeds. AUROC is of CAL and TEST together. Certified coverage (0
+where nothing is certified) follows: rejected at α = .1 and .2, then released at .1 and .2. It is by
 `guarded_taskboot`, then by `pseudo_task` without a pool. The last rows are means over the corpora.
 --quick: one embedded corpus, one seed.
 """
