@@ -146,7 +146,9 @@ def test_a_table_is_read_from_its_path_and_held_out_rows_are_audited(tmp_path: P
     ("frame", "attributes", "sentence"),
     [
         (answers(), {"columns": {"task": "nope"}}, "has no column 'nope'"),
-        (answers().drop(columns="human"), {}, "Name the one with 0 and 1 with columns: {outcome"),
+        (answers(), {"columns": {"outcome": "nope"}}, "has no column 'nope'"),
+        (answers(), {"columns": None}, "has no column 'outcome'"),
+        (answers().drop(columns="human"), {}, "or name it with columns: {outcome: NAME}"),
         (answers(labelled=0), {}, "has no outcome in any row"),
         ([{"case": "t", "judge": 1, "human": 1}], {}, "gave list where a frame is needed"),
         ({"monday": answers(), "tuesday": [1]}, {}, "gave list where a frame is needed"),

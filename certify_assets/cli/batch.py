@@ -328,7 +328,7 @@ def _planned(
 
 
 def _batch(scores: Path, reading: ReadingOptions, split: str | None) -> Batch:
-    table = read_scores(scores, reading).choose_split(split, required=True)
+    table = read_scores(scores, reading, outcomes=False).choose_split(split, required=True)
     tasks, runs = names_of(table)
     return Batch.of(runs, tasks, table.scores)
 

@@ -294,7 +294,7 @@ def read_score_table(
         If anything is ambiguous or unreadable; it names every such column of the table.
     """
     reading = reading or ReadingOptions()
-    needed = {"task", "score", *reading.columns} - {"outcome"}
+    needed = {"task", "score", *reading.columns}
     if reading.grouped is False:
         fields = [one for one in fields if one != "group"]
     elif reading.grouped and "outcome" in fields:
@@ -419,6 +419,8 @@ def _read(
         )
     there = {one: column for one, column in names.items() if column in table.columns}
     lacking = [one for one in names if one in needed and one not in there]
+    if lacking and "outcome" in names.keys() - there.keys() - {*lacking}:
+        lacking.append("outcome")
     if not len(table) and not lacking:
         raise InputError(f"{table.path} has a header but no rows; write one row a trajectory.")
     read = ColumnReader(table, reading.settings)
@@ -438,8 +440,6 @@ def _read(
     }
     order = counted("checking the columns", [one for one in readers if one in there])
     found = {one: readers[one](there[one]) for one in order}
-    if lacking and "outcome" in fields and "outcome" not in there:
-        read.remedies |= likely_column("outcome", table.names, table.columns)
     read.settle()
     return read, found, there
 
