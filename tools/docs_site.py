@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mkdocs.structure.files import File, Files
 
@@ -153,11 +153,22 @@ def _paragraphs(text: str) -> Iterator[str]:
             yield from (_text(paragraph), "")
 
 
-def schema_tables(name: str) -> str:
-    """One table for the document itself, and one for each of its parts."""
+def load_schema(name: str) -> dict[str, Any]:
+    """Return the schema that `certify schema` prints, or that of a component."""
+    if name in ("component", "certificate_component"):
+        from certify_assets.components import Certificate, Corpora
+
+        made = Corpora if name == "component" else Certificate
+        model = cast("Any", made.model())
+        return cast("dict[str, Any]", model.model_json_schema())
     from certify_assets.cli.schema import schema_of
 
-    schema = schema_of(name)
+    return schema_of(name)
+
+
+def schema_tables(name: str) -> str:
+    """One table for the document itself, and one for each of its parts."""
+    schema = load_schema(name)
     parts = [("", schema)] if schema.get("properties") else []
     parts += [
         (title, part) for title, part in schema.get("$defs", {}).items() if "properties" in part

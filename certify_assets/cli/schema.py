@@ -8,10 +8,7 @@ import click
 
 from certify_assets.cli.output import emit_json
 
-_OF = (
-    *("certificate", "settings", "corpus", "judges", "notifications"),
-    *("component", "certificate_component"),
-)
+_OF = ("certificate", "settings", "corpus", "judges", "notifications")
 
 
 @click.command()
@@ -21,9 +18,8 @@ def schema(document: str) -> None:
 
     `certificate` is what `certify certificate` writes, `settings` what its --settings reads,
     `corpus` an item of `corpora` in a Dagster component. `judges` and `notifications` are the files
-    judges.yaml and notifications.yaml of the data root. `component` and `certificate_component` are
-    the attributes of certify_assets.components.Corpora and .Certificate in a defs.yaml. An editor
-    that knows the schema completes and checks what you write.
+    judges.yaml and notifications.yaml of the data root. An editor that knows the schema completes
+    and checks what you write.
     """
     emit_json(schema_of(document))
 
@@ -46,11 +42,6 @@ def schema_of(document: str) -> dict[str, Any]:
         from certify_assets.judges.specs import judges_schema
 
         return judges_schema()
-    if document in ("component", "certificate_component"):
-        from certify_assets.components import Certificate, Corpora
-
-        made: Any = Corpora if document == "component" else Certificate
-        return dict(made.model().model_json_schema())
     from certify_assets.operations.notifications import Notifications
 
     return Notifications.model_json_schema()
