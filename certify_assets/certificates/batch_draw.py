@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
@@ -242,19 +243,33 @@ class SideDraw:
             found.append(crossing)
         return found
 
-    def progress(self, outcomes: Mapping[str, int]) -> Progress | None:
-        """Return the set that is being labelled; None where all are certified."""
-        place = len(self.crossings(outcomes))
+    def progress(
+        self, outcomes: Mapping[str, int], tied: AbstractSet[str] = frozenset()
+    ) -> Progress | None:
+        """Return the set that is being labelled; None where all are certified.
+
+        Of a tied run the judge counts as right until one more reviewer settles it.
+        """
+        best = {**outcomes, **dict.fromkeys(tied, 1 - self.wrong)}
+        place = len(self.crossings(best))
         if place == len(self.sets):
             return None
         one, before = self.sets[place], self.sets[place - 1].table.runs if place else 0
-        errors = one.errors(outcomes, self.wrong)
+        errors = one.errors(best, self.wrong)
         labels, wrong, needed = errors.size, int(errors.sum()), one.table.needed
         wanted: tuple[str, ...] = ()
         if labels < one.give_up.size and wrong < min(int(one.give_up[labels]), needed.size):
             wanted = tuple(name for name in one.names[: needed[wrong]] if name not in outcomes)
         runs = one.table.runs
         return Progress(runs, labels, wrong, one.table.limit, wanted, runs - before)
+
+    def wanted(self, outcomes: Mapping[str, int], tied: AbstractSet[str]) -> set[str]:
+        """Return the runs to label now: those of `progress`, and tied ones of earlier sets."""
+        best = {**outcomes, **dict.fromkeys(tied, 1 - self.wrong)}
+        now = self.progress(outcomes, tied)
+        crossed = zip(self.sets, self.crossings(best), strict=False)
+        earlier = {name for one, labels in crossed for name in one.names[:labels]}
+        return (tied & earlier) | {*(now.wanted if now else ())}
 
     def close(self, outcomes: Mapping[str, int]) -> BatchCertificate:
         """Certify the widest set that the labels allow.
@@ -368,10 +383,11 @@ class BatchDraw:
         """Certify each side by the labels that count."""
         return tuple(side.close(outcomes) for side in self.sides)
 
-    def wanted(self, outcomes: Mapping[str, int]) -> tuple[str, ...]:
+    def wanted(
+        self, outcomes: Mapping[str, int], tied: AbstractSet[str] = frozenset()
+    ) -> tuple[str, ...]:
         """Return the runs to label now, the sides in turns; none where all are settled."""
-        found = (side.progress(outcomes) for side in self.sides)
-        names = (name for now in found if now is not None for name in now.wanted)
+        names = (name for side in self.sides for name in side.wanted(outcomes, tied))
         return tuple(sorted(names, key=self.places.__getitem__))
 
 

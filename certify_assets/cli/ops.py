@@ -234,7 +234,7 @@ def _batches(audits: Sequence[BatchAudit]) -> list[Any]:
     if not audits:
         return []
     rows = [{**item.to_dict(), "labels_wanted": len(item.wanted)} for item in audits]
-    names = ("batches", "state", "runs", "decided", "labels_used", "labels_wanted")
+    names = ("batches", "state", "runs", "decided", "labels", "labels_wanted")
     blocks: list[Any] = [table("Batches that the corpus certificate does not cover", rows, names)]
     for item in audits:
         if item.state == "provisional" or item.overruled:

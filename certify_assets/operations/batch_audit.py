@@ -142,9 +142,24 @@ class BatchAudit:
         }
 
     @cached_property
+    def tied(self) -> frozenset[str]:
+        """Drawn runs whose reviewers are tied; none of a closed batch."""
+        if self.closing is not None:
+            return frozenset()
+        resolved = resolve_labels(self._labels)
+        return frozenset(
+            name for name in self.draw.places.keys() & resolved if resolved[name].outcome is None
+        )
+
+    @cached_property
     def wanted(self) -> tuple[str, ...]:
         """Ids of the runs to label now, in the order of the draw; none of a closed batch."""
-        return () if self.closing is not None else self.draw.wanted(self.outcomes)
+        return () if self.closing is not None else self.draw.wanted(self.outcomes, self.tied)
+
+    @property
+    def labelled(self) -> int:
+        """Drawn runs that have a label, tied ones left out."""
+        return sum(name in self.outcomes for name in self.order)
 
     @cached_property
     def certificates(self) -> tuple[BatchCertificate, ...]:
@@ -182,15 +197,15 @@ class BatchAudit:
     def _standing(self) -> str:
         runs = f"{' and '.join(self.record.batches)}: {len(self.runs):,} runs"
         whose = "its" if len(self.record.batches) == 1 else "their"
+        labels = number_of(self.labelled, "label")
         if self.closing is None:
-            settled = sum(name in self.outcomes for name in self.order)
-            tied = sum(name in resolve_labels(self._labels) for name in self.wanted)
+            tied = len(self.tied.intersection(self.wanted))
             third = f"; a third reviewer settles {number_of(tied, 'tied run')}" if tied else ""
             return (
-                f"{runs} are provisional; {settled:,} of {settled + len(self.wanted):,} runs of "
-                f"{whose} draw are labelled{third} (`certify review queue {self.corpus}`)."
+                f"{runs} are provisional; {whose} draw has {labels}, and reviewers are asked for "
+                f"{len(self.wanted):,} more{third} (`certify review queue {self.corpus}`)."
             )
-        labels = f"{number_of(self.labels_used, 'label')} of {whose} draw"
+        labels = f"{labels} of {whose} draw"
         if self.state == "to_reviewers":
             return f"{runs} went to reviewers: {labels} certify no threshold."
         return f"{runs}; a certificate of the batch on {labels} decides {self.decided:,} of them."
@@ -200,6 +215,7 @@ class BatchAudit:
         names = ("state", "decided", "labels_used", "overruled", "promise", "sentence")
         return {
             **{name: getattr(self, name) for name in names},
+            "labels": self.labelled,
             "batch": self.record.batch,
             "batches": self.record.batches,
             "runs": len(self.runs),

@@ -231,8 +231,8 @@ class WaitingRuns:
         labels = sum(side.expected_labels for side in plan.sides)
         decided = labels + self.runs * sum(side.expected_net_share for side in plan.sides)
         return (
-            f"About {labels:,.0f} labels of a random draw are expected to decide {decided:,.0f} of "
-            f"{self.runs:,} runs."
+            f"On average, at the error rates of CAL, about {labels:,.0f} labels of a random draw "
+            f"decide {decided:,.0f} of {self.runs:,} runs."
         )
 
     def sentence(self) -> str:

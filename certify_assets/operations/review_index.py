@@ -338,12 +338,13 @@ class _Indexes:
             for name, (count, successes) in said.items()
             if 2 * successes != count
         }
+        tied = {name for name, (count, _) in said.items() if count} - known.keys()
         try:
             opened = opened_draw(self.corpus, draw)
         except IntegrityError:
             # the label is stored; who asks for the draw gets the sentence
             return
-        wanted = {name: opened.places[name] for name in opened.wanted(known)}
+        wanted = {name: opened.places[name] for name in opened.wanted(known, tied)}
         ranked = sa.select(queue.c.run).where(*mine, queue.c.rank.is_not(None))
         names = {*wanted, *self.connection.scalars(ranked)}
         rows = {row["run"]: row for row in self._rows(queue.c.run, names - found.keys())}

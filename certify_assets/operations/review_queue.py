@@ -16,6 +16,7 @@ from certify_assets.operations.decisions import load_decisions
 from certify_assets.operations.labels import read_gold_labels, read_labels
 from certify_assets.operations.review_index import KINDS, ReviewState, Row, TwiceReviewed, is_tied
 from certify_assets.tables.agreement import Agreement, measure_agreement, valid_labels
+from certify_assets.words import number_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,6 +68,7 @@ class DrawBudget:
     wanted: int  # labels that certify the next set of each side if none is an error
     runs: int  # of the batch, that wait
     saved: int  # of these, decided without a label then
+    tied: int = 0  # of the wanted labels, those that settle tied runs
 
     def sentence(self) -> str:
         """Describe the draw."""
@@ -75,9 +77,14 @@ class DrawBudget:
                 f"Batch {self.batch}: its labels suffice to decide {self.saved:,} of its "
                 f"{self.runs:,} runs without a label."
             )
+        more = number_of(self.wanted, "more label")
+        tied = ""
+        if self.tied:
+            runs = number_of(self.tied, "tied run")
+            tied = f" First, a third reviewer settles {runs}: later labels count only then."
         return (
-            f"Batch {self.batch}: {self.wanted:,} more labels, if the judge is right on all, "
-            f"decide {self.saved:,} of its {self.runs:,} runs without a label."
+            f"Batch {self.batch}, best case: if the judge is right on all of them, {more} decide "
+            f"{self.saved:,} of its {self.runs:,} runs without a label.{tied}"
         )
 
 
@@ -189,12 +196,12 @@ def _draw_budget(audit: BatchAudit) -> DrawBudget:
     """Count the labels that an open audit wants, and what they save if none is an error."""
     known = dict(audit.outcomes)
     for side in audit.draw.sides:
-        now = side.progress(audit.outcomes)
-        known |= dict.fromkeys(now.wanted if now else (), 1 - side.wrong)
+        known |= dict.fromkeys(side.wanted(audit.outcomes, audit.tied), 1 - side.wrong)
     saved = 0
     for side, found in zip(audit.draw.sides, audit.draw.close(known), strict=True):
         saved += sum(name not in known for name in side.inside(found.threshold))
-    return DrawBudget(audit.record.batch, len(audit.wanted), len(audit.runs), saved)
+    tied = len(audit.tied.intersection(audit.wanted))
+    return DrawBudget(audit.record.batch, len(audit.wanted), len(audit.runs), saved, tied)
 
 
 def _budget(frame: pd.DataFrame, decisions: pd.DataFrame, draws: tuple[DrawBudget, ...]) -> Budget:

@@ -160,12 +160,13 @@ def test_the_status_names_provisional_batches_and_closes_them(
     assert (batch["state"], batch["labels_used"]) == ("provisional", 0)
     assert batch["labels_wanted"] == list(audit.wanted)
     shown = call(*arguments)
-    assert f"provisional; 0 of {len(audit.wanted)} runs of its draw are labelled (`" in shown.out
+    asked = f"its draw has 0 labels, and reviewers are asked for {len(audit.wanted)} more (`"
+    assert asked in shown.out
     assert "with 95 % confidence over the draw" in " ".join(shown.out.split())
     known, tied = agreeing(audit), audit.wanted[:2]
     append_labels(corpus, [Label(name, 1, "ann", "file", name) for name in tied])
     append_labels(corpus, [Label(name, 0, "ben", "file", f"{name}b") for name in tied])
-    assert "labelled; a third reviewer settles 2 tied runs (`" in call(*arguments).out
+    assert "more; a third reviewer settles 2 tied runs (`" in call(*arguments).out
     append_labels(
         corpus, [Label(name, known[name], "eve", "file", f"{name}c") for name in audit.order]
     )

@@ -113,7 +113,7 @@ def test_a_batch_is_provisional_until_the_labels_of_its_draw_close_it(
     audit = BatchAudit.load(corpus, provisional.name)
     assert audit is not None
     metadata, (passed, said) = closed()
-    assert not passed and f"0 of {len(audit.wanted)} runs of its draw are labelled" in said
+    assert not passed and f"reviewers are asked for {len(audit.wanted)} more" in said
     assert (metadata["provisional"], metadata["labels_wanted"]) == (1, len(audit.wanted))
     assert metadata["promises"][provisional.name].startswith("batch certificate:")
     known = agreeing(audit)
@@ -121,4 +121,4 @@ def test_a_batch_is_provisional_until_the_labels_of_its_draw_close_it(
     metadata, (passed, said) = closed()
     assert passed and metadata["certified"] == 1 and metadata["labels_wanted"] == 0
     # those up to the label that settled it
-    assert 0 < metadata["labels_used"] <= len(audit.order)
+    assert 0 < metadata["labels"] <= len(audit.order)

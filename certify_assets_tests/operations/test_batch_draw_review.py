@@ -54,7 +54,13 @@ def test_drawn_runs_come_first_in_the_order_of_the_draw(batch: ProvisionalBatch)
     say(batch, wanted[1], 1 - batch.truth[wanted[1]], "bob")
     queue = queue_of(batch)
     assert drawn(queue)[0] == wanted[1] and queue.frame["why"].iloc[0] == "reviewers are tied"
-    assert audit_of(batch).labels_used < 3
+    audit = audit_of(batch)
+    assert audit.labels_used < 3
+    # its label is forecast as right, and later labels with it
+    known = audit.outcomes | {wanted[1]: agreeing(audit)[wanted[1]]}
+    assert {*audit.wanted} == {wanted[1], *audit.draw.wanted(known)}
+    (draw,) = queue.budget.draws
+    assert draw.saved > 0 and "a third reviewer settles 1 tied run" in draw.sentence()
     # two reviewers a run, where they are asked for
     ask_twice(Corpus(batch.store, "c"), 1.0)
     assert wanted[0] in drawn(queue_of(batch)) and wanted[0] not in drawn(queue)
@@ -94,7 +100,8 @@ def test_the_budget_says_what_a_draw_still_wants_and_what_it_saves(batch: Provis
     assert 0 < before.wanted == len(audit.wanted) < len(audit.order)
     assert 0 < before.saved <= before.runs - before.wanted
     assert before.sentence().startswith(
-        f"Batch {batch.name}: {before.wanted} more labels, if the judge is right on all, decide {before.saved} "
+        f"Batch {batch.name}, best case: if the judge is right on all of them, {before.wanted} more "
+        f"labels decide {before.saved} "
     )
     # it is true: so many labels that agree with the judge, and no fewer, certify each side
     agree = agreeing(audit)

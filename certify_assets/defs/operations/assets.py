@@ -177,7 +177,7 @@ def batch_certificates(step: AssetStep) -> Made:
     counts = {state: sum(item.state == state for item in audits) for state in STATES}
     figures = {
         **counts,
-        "labels_used": sum(item.labels_used for item in audits),
+        "labels": sum(item.labelled for item in audits),
         "labels_wanted": sum(len(item.wanted) for item in audits),
         "decided_runs": sum(item.decided for item in audits),
     }
