@@ -24,7 +24,7 @@ from certify_assets.operations.labels import (
     reviewer_name,
 )
 from certify_assets.operations.review_queue import Queue
-from certify_assets.tables.cells import TableError, name_of
+from certify_assets.tables.cells import TableError, name_of, shown
 from certify_assets.tables.drawn import keep_labels
 from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.reading import read_table
@@ -78,6 +78,10 @@ def export_queue(path: Path, corpus: Corpus, queue: Queue) -> None:
     empty = dict.fromkeys(("outcome", "reviewer", "comment"), "")
     write_table_file(path, queue.frame.assign(run=list(files.values()), **empty))
     folder = path.parent
+    for old in {*(folder / f"{path.stem}_runs").glob(f"{'[0-9a-f]' * 16}.txt")}:
+        # of an earlier export
+        if old.relative_to(folder).as_posix() not in files.values():
+            old.unlink()
     new = [name for name, file in files.items() if not (folder / file).exists()]
     for name, text in _texts(corpus, queue.frame[queue.frame["trajectory_id"].isin(new)]):
         write_atomic(folder / files[name], text.encode("utf-8"))
@@ -124,6 +128,11 @@ def import_labels(
         via, rows, read_as = "label_studio", _studio_rows(path, reviewer), tuple[str, ...]()
     else:
         rows, read_as = _table_rows(path, reviewer)
+    if not rows:
+        raise InputError(
+            f"{path} holds nothing to import. Give the exported queue with outcomes, or an export "
+            "of Label Studio with annotations."
+        )
     outcomes = OutcomeColumn("outcome", settings or TableSettings())
     before = read_labels(corpus)
     labels = [
@@ -248,6 +257,9 @@ def _checked(
     found, problems, options = list[tuple[_Row, int]](), dict[str, str](), dict[str, str]()
     # all of the column before the first fault is named
     read = [outcomes.read(row.outcome) for row in rows]
+    named = outcomes.settings.success or outcomes.settings.failure
+    # next to outcomes another word is a slip; alone it may be a word of the file's own
+    slips = not named and outcomes.settings.threshold is None and {0, 1} & {*read}
     for row, outcome in zip(rows, read, strict=True):
         run = row.trajectory_id[:120]
         try:
@@ -256,6 +268,11 @@ def _checked(
                 raise InputError(
                     f"column task_id: {run!r} is not a run of task {row.task_id[:120]!r}. Columns "
                     "were edited separately; export the queue again."
+                )
+            if outcome is None and slips:
+                raise InputError(
+                    f"column outcome: {shown(row.outcome)} is not an outcome. Write 1 or success, "
+                    "0 or failure, or leave it empty."
                 )
             if outcome is None:
                 sentence, options = outcomes.problem(row.outcome)
@@ -278,7 +295,7 @@ def _checked(
             found.append((said, outcome))
         except InputError as error:
             # of many rows with the same fault the first is enough
-            same = "outcome" if outcome is None else str(error)
+            same = "outcome" if outcome is None and not slips else str(error)
             problems.setdefault(same, f"{path}, {row.where}, {error}")
     if problems:
         raise TableError(list(problems.values())[:_MOST_FAULTS], options)

@@ -61,6 +61,11 @@ def test_an_exported_queue_filled_in_comes_back_as_labels(store: Store, tmp_path
     again = imported(store, filled, reviewer="Ann")
     assert (again.added, again.stood_already) == (0, 2) and len(labels_of(store)) == 2
     assert len(queue_of(store).frame) == len(frame) - 2
+    # texts of runs that wait no more go, and nothing else
+    (notes := tmp_path / "queue_runs" / "notes.txt").write_text("mine", "utf-8")
+    export_queue(path, Corpus(store, "c"), queue_of(store))
+    texts = {tmp_path / file for file in pd.read_csv(path)["run"]}
+    assert {*notes.parent.iterdir()} == {notes, *texts} and len(texts) == len(frame) - 2
 
 
 def test_an_export_does_not_write_over_labels(store: Store, tmp_path: Path) -> None:
@@ -94,7 +99,7 @@ def test_one_file_is_not_two_peoples_labels(store: Store, tmp_path: Path) -> Non
     [
         (
             ["open-1/0,2,ann"],
-            r"row 2 \(line 3\), column outcome: '2' is not an outcome. .*threshold=NUMBER",
+            r"row 2 \(line 3\), column outcome: '2' is not an outcome. Write 1 or success",
         ),
         (
             ["open-9/9,1,ann"],
@@ -143,6 +148,8 @@ def test_a_comment_that_cannot_be_stored_is_refused_by_its_row(
     [
         ("a.docx", "x", "does not end in .csv, .tsv, .parquet, .jsonl, .json"),
         ("a.csv", "task_id,outcome\na,1", "has no column 'trajectory_id'"),
+        ("a.csv", "trajectory_id,outcome", "holds nothing to import"),
+        ("a.json", "[]", "holds nothing to import"),
         ("a.json", "{", "is not a JSON document"),
         ("a.json", '[{"trajectory_id": "a", "outcome": "success"}]', "not as JSON-MIN"),
         (
@@ -159,6 +166,17 @@ def test_a_file_of_another_kind_is_refused(
         imported(store, write(tmp_path / name, text), reviewer="ann")
     with pytest.raises(InputError, match="does not exist"):
         imported(store, tmp_path / "nothing.csv", reviewer="ann")
+
+
+def test_every_mistyped_word_is_named_with_its_row(store: Store, tmp_path: Path) -> None:
+    rows = [f"open-{n}/0,{word}" for n, word in enumerate(("failure", "sucess", "maybe"))]
+    path = write(tmp_path / "a.csv", "trajectory_id,outcome", *rows)
+    with pytest.raises(TableError) as refused:
+        imported(store, path, reviewer="ann")
+    second, third = refused.value.problems
+    assert "row 2 (line 3), column outcome: 'sucess' is not an outcome. Write 1 or" in second
+    assert "row 3 (line 4), column outcome: 'maybe' is not an outcome. Write 1 or" in third
+    assert refused.value.options == {}
 
 
 def test_a_table_in_other_words_is_read_and_says_how(store: Store, tmp_path: Path) -> None:
