@@ -177,7 +177,7 @@ _ONE = (
 _TASK_MEAN = "The error is the mean over tasks of each task's error rate, not over runs."
 _PILOT = "The pilot tasks are others, and the pilot was fixed before these outcomes were seen."
 _WEIGHED = "The error is that of a random attempt at a random task, among those decided."
-_SIMULATED = (
+SIMULATED = (
     "Calibrated by simulation, not proved: docs/certificates.md says in which designs the rate "
     "of wrong certificates is near delta, and in which it is not."
 )
@@ -196,7 +196,7 @@ PROCEDURES: dict[str, Procedure] = {
             _pseudo_task,
             "calibrated by simulation",
             _ROWS,
-            (_TASKS_IID, _SIMULATED, _FRESH),
+            (_TASKS_IID, SIMULATED, _FRESH),
             calibrated=True,
         ),
         Procedure(

@@ -212,6 +212,10 @@ def audit(
         [_audit_sentence(item) for item in counting if item["verdict"] == "ERROR"],
         [_audit_sentence(item) for item in each if item["verdict"] == "WARN"],
     )
+    lines.append(
+        "On the page: `certify report` shows it if one table has these rows with split=test and "
+        "those of the certificate with split=cal."
+    )
     names = [WORDS[item.side] for item in certificates] if len(each) > 1 else []
     blocks = figures("Audit", *each, most=_AUDITED, names=names)
     answer(document, *blocks, *lines, code=NOTHING if verdict == "ERROR" else 0)

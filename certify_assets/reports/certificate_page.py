@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from certify_assets.certificates.findings import RELABELLED
 from certify_assets.certificates.gates import sample_gate
+from certify_assets.certificates.procedures import SIMULATED
 from certify_assets.certificates.sides import OUTCOME_WORDS, confusion
 from certify_assets.reports.certificate_figures import build_panels
 from certify_assets.reports.certificate_source import PageSource, deployed
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 _HOLDS = {
     "asymptotic": (
         "The confidence is approximate: it holds as the number of tasks grows. With few tasks it "
-        "fails in some designs, which the documentation lists."
+        "fails in some designs."
     ),
     "finite-sample": "The confidence holds at any number of tasks.",
     "finite-sample, proved": "The confidence is proved under the six assumptions below.",
@@ -47,8 +48,8 @@ _HOLDS = {
         "below. The confidence is that the error stays below twice the budget."
     ),
     "calibrated by simulation": (
-        "The confidence is calibrated by simulation, not proved. The documentation says in which "
-        "designs it holds and where it fails."
+        "The confidence is calibrated by simulation, not proved. More certificates are wrong where "
+        "tasks come in groups that are not named, or where wrong tasks are larger than others."
     ),
     "none under clustering": (
         "The confidence needs independent runs, but runs of one task are not independent. Do not "
@@ -273,7 +274,11 @@ def _sections(source: PageSource, reasons: _Reasons) -> Iterator[Section]:
     yield Section(
         "What it assumes, and where it ends",
         "limits",
-        findings=[Remark(text) for text in (*main.assumptions, *_LIMITS)],
+        # the text of the document names a page that a reader of a mailed file does not have
+        findings=[
+            Remark(_HOLDS["calibrated by simulation"] if text == SIMULATED else text)
+            for text in (*main.assumptions, *_LIMITS)
+        ],
     )
 
 
