@@ -254,6 +254,11 @@ def sample(
     table = whole.choose_split("cal")
     draw = draw_of(table, **asked)
     drawn = drawn_rows(table, draw)
+    if not len(drawn):
+        raise InputError(
+            f"No run of {scores} is drawn: with --most {draw.most:,} a task is drawn with a chance "
+            f"of its runs divided by {draw.most:,}. Give a smaller --most."
+        )
     if np.isnan(drawn.scores).all():
         raise InputError(
             f"No drawn run of {scores} has a score, so labels cannot certify anything. Score the "
@@ -306,7 +311,9 @@ def _about_draw(
     """Say what was drawn, and how it is labelled."""
     counts = "every task counts once"
     if document["estimand"] != TASKS:
-        counts = f"every run counts once, and a task as at most {document['most']:,} runs"
+        counts = (
+            f"every run counts once, and a task as at most {number_of(document['most'], 'run')}"
+        )
     drawn, tasks = document["drawn"], document["drawn_tasks"]
     yield (
         f"Drew {number_of(drawn, 'run')} of {number_of(tasks, 'task')} from "
@@ -339,7 +346,7 @@ def _about_draw(
     }
     if tasks < needed[PROVED]:
         yield (
-            f"warning: {number_of(tasks, 'drawn task')} are too few for a proof at alpha "
+            f"warning: too few tasks are drawn ({tasks:,}) for a proof at alpha "
             f"{settings.alpha:g}, which needs {needed[PROVED]:,}. The promise on average needs "
             f"{needed[AVERAGE]:,}."
         )

@@ -16,6 +16,7 @@ from certify_assets.tables.cells import likely_column, shown, word_of
 from certify_assets.tables.reading import matched, read_table
 from certify_assets.tables.score_table import LabelRows, ScoreTable, read_labels
 from certify_assets.tables.settings import COLUMNS, DRAWN_BY, ReadingOptions
+from certify_assets.words import number_of
 
 #: what reviewers write where they cannot settle a run
 _UNCLEAR_WORD = "unclear"
@@ -147,7 +148,9 @@ class RunLabels:
             f"{table.path.name}; {common:,} of its {len(table):,} runs have a label"
         )
         ties = (
-            f"; {len(self.tied):,} runs have no label because annotators tie" if self.tied else ""
+            f"; {number_of(len(self.tied), 'run')} without a label because annotators tie"
+            if self.tied
+            else ""
         )
         return f"{counts}{ties}"
 

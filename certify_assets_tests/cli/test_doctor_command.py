@@ -257,7 +257,7 @@ def test_labels_in_a_sheet_of_several_annotators_are_joined(call: Call, table: M
     )
     guess = call(f"doctor {renamed} --labels labels.csv --set unlabelled=drop")
     assert "agree on 272 of 288 pairs" in guess.out and "truths: labels.csv" in guess.out
-    assert "16 runs have no label because annotators tie" in answer.out
+    assert "16 runs without a label because annotators tie" in answer.out
     assert "agree on 272 of 288 pairs of labels" in answer.out and "kappa 0.89" in answer.out
     followed(call, answer.out)
     audited = call("audit certificate.json scores.csv --labels labels.csv")

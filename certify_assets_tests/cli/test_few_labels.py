@@ -270,12 +270,14 @@ def test_a_draw_that_cannot_certify_is_named_before_it_is_labelled(
     call: Call, tables: Path
 ) -> None:
     few = " ".join(call("sample s.csv --count 8 --alpha .1 --out draw.csv").out.split())
-    assert "8 drawn tasks are too few for a proof at alpha 0.1, which needs 29" in few
+    assert "too few tasks are drawn (8) for a proof at alpha 0.1, which needs 29" in few
     assert "on average needs 14." in few
     assert "too few" not in call("sample s.csv --count 80 --alpha .1 --out draw.csv").out
     pd.read_csv("s.csv").assign(score=np.nan).to_csv("s.csv", index=False)
     refused = call("sample s.csv --count 80 --out draw.csv")
     assert refused.code == 2 and "No drawn run of s.csv has a score" in refused.err
+    refused = call("sample s.csv --count 8 --estimand runs --most 1000000 --out draw.csv")
+    assert refused.code == 2 and "No run of s.csv is drawn: with --most 1,000,000" in refused.err
 
 
 def test_unequal_draws_are_named_before_they_are_labelled(call: Call, tables: Path) -> None:
