@@ -24,7 +24,7 @@ from certify_assets.cli.output import (
     write_text,
 )
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError
+from certify_assets.errors import CertifyError, InputError
 from certify_assets.words import number_of
 
 if TYPE_CHECKING:
@@ -227,13 +227,19 @@ def _profile(imported: Corpus) -> CorpusProfile:
 @store_option
 @answers
 def list_(store: Store) -> None:
-    """List the corpora of the data root with their sizes and versions."""
+    """List the corpora of the data root with their sizes and versions.
+
+    A corpus that cannot be read is named on stderr, with the reason.
+    """
     from certify_assets.corpora.config import load_config, registered_corpora
 
-    configs = [
-        {**asdict(load_config(store, name)), **_listed(Corpus(store, name))}
-        for name in registered_corpora(store)
-    ]
+    configs: list[dict[str, Any]] = []
+    for name in registered_corpora(store):
+        try:
+            configs.append({**asdict(load_config(store, name)), **_listed(Corpus(store, name))})
+        except CertifyError as error:
+            say(f"warning: {name} cannot be read: {error}")
+            configs.append({"name": name, "trajectories": None, "fault": str(error)})
     # narrow, so that a long name stays whole
     shown = [{**config, "runs": config["trajectories"]} for config in configs]
     answer({"corpora": configs}, table("Corpora", shown, ("name", "runs", "tasks", "versions")))

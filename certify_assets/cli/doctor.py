@@ -16,7 +16,7 @@ from certify_assets.certificates.settings import Settings
 from certify_assets.cli.options import SOURCE, as_given, given_command
 from certify_assets.cli.output import NOTHING, OUT, PATH, answer, answers, write_tables, write_text
 from certify_assets.cli.reading import column_options, reading_words, remedies
-from certify_assets.corpora.formats.scout import is_scan, write_validation
+from certify_assets.corpora.formats.files import is_scan
 from certify_assets.corpora.judged import read_runs
 from certify_assets.doctor import BUDGETS, GUESS, DoctorReport, JudgeAnswer, diagnose
 from certify_assets.errors import InputError
@@ -238,6 +238,8 @@ def _draw(found: DoctorReport, paths: Sequence[Path], out: Path) -> int:
     )
     kept, runs = harmless(_sheet(out), columns, drawn.naming_columns), columns[COLUMNS["id"]]
     if _is_scan(paths):
+        from certify_assets.corpora.formats.scout import write_validation
+
         write_validation(_VALIDATION, runs)
     if _sheet(out) == out:
         write_tables((out, kept))

@@ -11,12 +11,17 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from certify_assets.corpora.formats import FORMATS, detect_format, format_error, gather_corpus
-from certify_assets.corpora.formats.files import ARCHIVES, SourceFile
+from certify_assets.corpora.formats import (
+    BROKEN,
+    FORMATS,
+    detect_format,
+    format_error,
+    gather_corpus,
+)
+from certify_assets.corpora.formats.files import ARCHIVES, SourceFile, is_scan
 from certify_assets.corpora.formats.gathering import Gathered, Run
 from certify_assets.corpora.formats.outcomes import Unclear
 from certify_assets.corpora.formats.records import JSON, has_fields, json_rows, mapping
-from certify_assets.corpora.formats.scout import is_scan, read_scan
 from certify_assets.errors import InputError
 from certify_assets.storage.urls import is_web_address
 from certify_assets.tables.cells import number_of
@@ -233,6 +238,10 @@ def _format(paths: Sequence[Path]) -> str:
 
 def _scan(folder: Path) -> JudgedRuns:
     """Return results of Inspect Scout: scanners are judges, targets are human labels."""
+    if "scout" in BROKEN:
+        raise InputError(BROKEN["scout"])
+    from certify_assets.corpora.formats.scout import read_scan
+
     frame = read_scan(folder)
     names = [name for name in frame.columns if name not in COLUMNS.values()]
     people = ("transcript_success", *(name for name in names if name.endswith("_target")))

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from certify_assets.corpora.config import CorpusConfig, save_config
 from certify_assets.corpora.formats import FORMATS, ImportedCorpus, detect_format, import_corpus
 from certify_assets.corpora.leakage import LEAK_KEYS, quoted_keys
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.errors import InputError
+from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs
 from certify_assets_tests.conftest import platform_environment
 from certify_assets_tests.corpora.builders import write_json
@@ -52,10 +54,11 @@ def test_a_new_format_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert set(found.frame["instruction"]) == {"Deal."} and found.dropped == {}
 
 
-# a module that cannot be imported
-_WITHOUT_HARBOR = """
+# two modules that cannot be imported
+_BROKEN = """
 import sys
-sys.modules["certify_assets.corpora.formats.harbor"] = None
+for name in ("harbor", "scout"):
+    sys.modules[f"certify_assets.corpora.formats.{name}"] = None
 from certify_assets.cli.main import main
 main(sys.argv[1:])
 """
@@ -69,7 +72,7 @@ def test_a_broken_format_is_named_and_ends_nothing_else(tmp_path: Path) -> None:
 
     def certify(words: str) -> tuple[int, str]:
         done = subprocess.run(
-            [sys.executable, "-c", _WITHOUT_HARBOR, *words.split()],
+            [sys.executable, "-c", _BROKEN, *words.split()],
             env=platform_environment(tmp_path / "root"),
             cwd=tmp_path,
             capture_output=True,
@@ -79,7 +82,14 @@ def test_a_broken_format_is_named_and_ends_nothing_else(tmp_path: Path) -> None:
         return done.returncode, done.stderr
 
     said = "The format module harbor cannot be imported (ModuleNotFoundError: "
-    assert certify("corpus list")[0] == 0 and certify("doctor t.csv")[0] == 3
+    assert certify("doctor t.csv")[0] == 3
+    save_config(Store(str(tmp_path / "root")), CorpusConfig("h", "harbor", ("jobs",)))
+    code, err = certify("corpus list")
+    assert code == 0 and "warning: h cannot be read: " in err and said in err
+    (tmp_path / "scan").mkdir()
+    (tmp_path / "scan" / "_scan.json").write_text("{}", "utf-8")
+    code, err = certify("doctor scan")
+    assert code == 2 and "The format module scout cannot be imported" in err
     for words in (
         "corpus import jobs --name c",
         "corpus import jobs --name c --format harbor",

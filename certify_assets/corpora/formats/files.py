@@ -56,6 +56,13 @@ _LONG_HEADERS = (
 _TARS = (".tar.gz", ".tgz", ".tar", ".tar.bz2", ".tar.xz")
 #: endings of archives
 ARCHIVES = (*_TARS, ".zip")
+#: file of every folder with results of Inspect Scout
+SCAN = "_scan.json"
+
+
+def is_scan(path: Path) -> bool:
+    """Whether a folder holds results of Inspect Scout."""
+    return (path / SCAN).is_file()
 
 
 class BrokenFileError(InputError):

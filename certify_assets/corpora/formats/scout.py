@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from certify_assets.corpora.formats.files import SCAN, is_scan
 from certify_assets.corpora.formats.records import Record
 from certify_assets.errors import InputError
 from certify_assets.tables.cells import array_of, number_of
@@ -15,7 +16,6 @@ from certify_assets.tables.writing import write_table_file
 if TYPE_CHECKING:
     import pandas as pd
 
-_SCAN = "_scan.json"
 #: columns of every scan, by what they are called here
 _RUN = {
     "trajectory_id": "transcript_id",
@@ -29,11 +29,6 @@ _NAMES = ("trajectory_id", "task_id", "agent", "transcript_success")
 _OTHERS = ("input_type", "value", "value_type", "validation_target")
 #: how Scout writes values into one column of texts
 _WORDS = {"true": 1.0, "false": 0.0}
-
-
-def is_scan(path: Path) -> bool:
-    """Whether a folder holds the results of a scan."""
-    return (path / _SCAN).is_file()
 
 
 def read_scan(folder: Path) -> pd.DataFrame:
@@ -55,7 +50,7 @@ def read_scan(folder: Path) -> pd.DataFrame:
     import pandas as pd
 
     if not is_scan(folder):
-        raise InputError(f"{folder} holds no {_SCAN}. Name the folder of one Scout scan.")
+        raise InputError(f"{folder} holds no {SCAN}. Name the folder of one Scout scan.")
     runs: dict[str, Record] = {}
     names: dict[str, None] = {}
     for path in sorted(folder.glob("*.parquet")):
