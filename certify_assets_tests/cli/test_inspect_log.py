@@ -42,6 +42,8 @@ def test_scorer_and_command_decide_a_real_log_alike(call: Call, tmp_path: Path) 
     frame = read_judged([log]).source.set_index("trajectory_id")
     assert len(frame) == 2 * SAMPLES and frame.index.is_unique
     assert set(frame["task_id"]) == {f"sums/sum-{number}" for number in range(SAMPLES)}
+    # as Inspect View lists them
+    assert f"{log.name} sample sum-3 epoch 2" in set(frame["link"])
     named = "score=judge,outcome=includes"
     assert call("certificate", log, "--columns", named, "--out", issued).code == 0
     documents = json.loads(issued.read_text("utf-8"))["certificates"]

@@ -31,15 +31,17 @@ class LeftOutError(Exception):
 
 class Origin(NamedTuple):
     """Where a run was read: a file, its hash, and the position in it, from 1; 0 means the whole
-    file.
+    file. `place` is the position as the source's own tool shows it.
     """
 
     file: str
     sha256: str
     row: int = 0
+    place: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file} row {self.row}" if self.row else self.file
+        place = self.place or (f"row {self.row}" if self.row else "")
+        return f"{self.file} {place}".rstrip()
 
 
 class Judgement(NamedTuple):
