@@ -60,8 +60,9 @@ def test_the_steps_of_a_long_run_are_cut_in_the_middle_with_the_count_said() -> 
 def test_the_judge_speaks_after_the_label(row: dict[str, float], words: str) -> None:
     label = Label("run", 0, "Ann", "page", "t", number=12)
     text = page(said=Statement(label, "run", decided("run", **row)))
-    for shown in (words, "a failure, a run of task run"):
+    for shown in (words, "a failure, a run of task run", "Another task than that of your last"):
         assert shown in body(text)
+    assert "Another task" not in page(said=Statement(label, "t"))
 
 
 def test_the_stored_queue_is_a_table_and_a_page(tmp_path: Path) -> None:
