@@ -22,10 +22,9 @@ def test_a_column_of_the_certificate_page_is_two_lines(tmp_path: Path) -> None:
         REPOSITORY / "certify_assets", tmp_path / "certify_assets", copy_function=os.symlink
     )
     page, text = tmp_path / PAGE, (REPOSITORY / PAGE).read_text("utf-8")
-    for old, new in re.findall(r"((?:^-.*\n)+)((?:^\+.*\n)+)", recipe(PAGE), re.MULTILINE):
-        old, new = (re.sub(r"^.", "", lines, flags=re.MULTILINE) for lines in (old, new))
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
+    for new, following in re.findall(r"^\+(.*\n) (.*\n)", recipe(PAGE), re.MULTILINE):
+        assert text.count(following) == 1, following
+        text = text.replace(following, new + following)
     page.unlink()
     page.write_text(text, "utf-8")
     scores = REPOSITORY / "docs/examples/scores.csv"

@@ -309,8 +309,12 @@ def _certified(source: PageSource) -> PageTable:
         marked += [place] if item.certified and item in source.sides else []
     columns = (
         "wrong on average, of the share decided" if average else "error at most",
-        *("decision", "share decided", "where the score is"),
-        *(f"wrong on {on}", f"{on} tasks", "audit on TEST"),
+        "decision",
+        "share decided",
+        "where the score is",
+        f"wrong on {on}",
+        f"{on} tasks",
+        "audit on TEST",
     )
     caption = (
         f"Procedure {main.procedure}, {shared}. The score "

@@ -40,6 +40,9 @@ def test_a_new_format_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     code = recipe("certify_assets/corpora/formats/deck.py")
     (tmp_path / "deck_module.py").write_text(code, "utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
+    # also where somebody tries the recipe
+    monkeypatch.setitem(FORMATS, "deck", FORMATS["table"])
+    del FORMATS["deck"]
     import_module("deck_module")
     chat = [{"role": "assistant", "content": "I shuffle."}]
     runs = [
@@ -49,7 +52,6 @@ def test_a_new_format_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ]
     path = write_json(tmp_path / "runs" / "deck.json", runs)
     found = import_corpus(path, name="c")
-    monkeypatch.delitem(FORMATS, "deck")
     assert found.format == "deck" and found.frame["outcome"].tolist() == [0, 1, 0, 1]
     assert set(found.frame["instruction"]) == {"Deal."} and found.dropped == {}
 
