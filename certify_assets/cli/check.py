@@ -103,6 +103,8 @@ def verify(
     certificate of betting needs its pilot table. In a document of several, each certificate is
     recomputed, and so are their joint figures.
 
+    CERTIFICATE names the judge and the truth that it was issued with, so no option does.
+
     Scores cannot prove the names and hashes under provenance, nor the selection rule. The checks of
     the data root compare these.
     """
@@ -198,7 +200,9 @@ def audit(
     verdicts = {item["verdict"] for item in counting}
     verdict = next((name for name in ("ERROR", "WARN") if name in verdicts), "PASS")
     single = {name: value for name, value in each[0].items() if name not in ("side", "alpha")}
-    document: JsonObject = single if len(each) == 1 else {"verdict": verdict, "audits": each}
+    # of several, the figures of the one whose verdict it is
+    lead = next(item for item in counting if item["verdict"] == verdict)
+    document: JsonObject = single if len(each) == 1 else {**lead, "audits": each}
     lines = [f"{WORDS[item['side']]}: {item['reason']}" for item in each if item["reason"]]
     decided = decide_table(certificates, test)
     if disagreements is not None:
@@ -359,6 +363,14 @@ def decide(
     }
     blocks: list[Any] = [decisions_table("Decisions", counts)]
     blocks += [f"  {REASON_WORDS[reason]}: {number:,}" for reason, number in reasons.items()]
+    blocks += [
+        f"wrote {path}: {number_of(number, 'run')} {what}"
+        for path, number, what in (
+            (None if edited else decisions, len(table), "with their decisions"),
+            (queue, counts["human"], "to review"),
+        )
+        if path is not None
+    ]
     if mlflow:
         document["mlflow"] = _assess(mlflow, scores, result)._asdict()
         blocks += figures("MLflow", document["mlflow"])

@@ -102,10 +102,12 @@ def monitor(
     alarm = any(result.alarm for result in found.values())
     followed = [{"side": side, **result.to_dict()} for side, result in found.items()]
     nothing = [item.side for item in certificates if not item.certified]
+    # of both sides, the figures of the one with most evidence of a larger error
+    lead = max(followed, key=lambda item: (item["alarm"], item["e_value"]))
     answer(
         found[certificates[0].side].to_dict()
         if len(certificates) == 1
-        else {"alarm": alarm, "monitors": followed, "not_certified": nothing},
+        else {**lead, "monitors": followed, "not_certified": nothing},
         *lines,
         code=NOTHING if alarm else 0,
     )

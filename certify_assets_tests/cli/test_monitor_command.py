@@ -44,6 +44,16 @@ def test_no_alarm_is_zero_with_every_key_of_the_contract(
     assert "provenance_not_stated" in {finding["code"] for finding in document["findings"]}
 
 
+def test_the_keys_of_the_contract_are_also_on_top_for_both_sides(
+    call: Call, scores: Path, tmp_path: Path
+) -> None:
+    assert call(f"certificate {scores} --alpha .2 --out {tmp_path}/both.json").code == 0
+    answer = call("monitor", tmp_path / "both.json", labels(tmp_path / "l.csv"), "--json")
+    each = answer.json["monitors"]
+    worst = max(each, key=lambda one: one["e_value"])
+    assert set(answer.json) >= KEYS and {**answer.json, **worst} == answer.json
+
+
 def test_an_alarm_is_three_and_says_where(call: Call, certificate: Path, tmp_path: Path) -> None:
     frame = new_rows()
     frame["outcome"] = frame["outcome"].where(frame["task_id"] < "new-t100", 1 - frame["outcome"])

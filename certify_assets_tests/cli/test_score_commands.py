@@ -106,6 +106,8 @@ def test_audit_writes_the_decided_runs_whose_label_says_otherwise(
     table["outcome"] = table["outcome"].where(table.index % 3 > 0, 1 - table["outcome"])
     table.to_csv(other, index=False)
     answer = call("audit", both, other, "--disagreements", out, "--json")
+    worst = next(one for one in answer.json["audits"] if one["verdict"] == answer.json["verdict"])
+    assert {**answer.json, **worst} == answer.json, "the keys of one audit, of the side it names"
     found, rows = answer.json["disagreements"], pd.read_csv(out)
     assert found["runs"] == len(rows) > 0
     cells = {name: found["confusion"][name] for name in ("reject", "release")}
@@ -146,6 +148,9 @@ def test_decide_counts_and_writes_the_queue(
     answer = call(asked)
     found = answer.json
     assert answer.code == 0 and found["reject"] + found["release"] + found["human"] == len(frame)
+    said = call(asked.removesuffix(" --json")).out
+    assert f"wrote {decisions}: {len(frame)} runs with their decisions\n" in said
+    assert f"wrote {queue}: {found['human']} runs to review\n" in said
     assert found["reasons"]["unscored"] == 1
     left, every = pd.read_csv(queue), pd.read_parquet(decisions)
     assert len(left) == found["human"] and set(left["decision"]) == {"human"}
