@@ -211,6 +211,9 @@ def _wrote(found: DoctorReport, out: Path, drawn: int, paths: Sequence[Path]) ->
     yield f"wrote {out}: {number_of(drawn, 'run')} to label, without their scores. {how}"
     if found.plan is not None and found.plan.attempts == 1:
         yield "Label batch after batch: the next command says when to stop."
+    kept = paths[0].with_name(f"{paths[0].name}.sample.json")
+    if len(paths) == 1 and as_given(paths[0]) == str(paths[0]) and kept.exists():
+        yield f"The seed of the draw is kept in {kept}."
     if _is_scan(paths):
         yield f"wrote {_VALIDATION}: label these runs in Scout View."
 

@@ -267,7 +267,7 @@ def sample(
     settings = Settings(**({} if alpha is None else {"alpha": alpha}))
     sides = SIDES if side == "both" else (side,)
     columns = sheet(drawn, draw, settings, sides=sides, outcome=outcome)
-    require_first_sample(scores, draw)
+    kept = require_first_sample(scores, draw)
     write_tables((out, harmless(out, columns, drawn.naming_columns)))
     batches = np.bincount(columns[BATCH], minlength=2).tolist()
     document = {
@@ -289,6 +289,8 @@ def sample(
     words += ["--promise", CONFIDENT] if equal else []
     step = shlex.join([*words, *reading_words(reading)])
     said: list[str | TextTable] = [*_about_draw(document, out, settings, (least, most))]
+    if as_given(scores) == str(scores):
+        said.append(f"wrote {out}, and the seed of the draw into {kept}")
     for name in sides if success_rate is not None else ():
         planned = plan_labels(
             table.scores,
@@ -325,6 +327,11 @@ def _about_draw(
             f"Tasks have {least} to {most} drawn runs, which only --promise proved can use. "
             f"--count {tasks} draws one of each."
         )
+    elif most > 1:
+        yield (
+            f"--count is more than the {tasks:,} tasks, so each has {most} drawn runs. A proof "
+            f"needs only one of each: --count {tasks}."
+        )
     if most > 1:
         yield f"Label all of {out}: with several runs of a task, labelling cannot stop early."
     else:
@@ -339,7 +346,7 @@ def _about_draw(
             "end of the file. They need no label."
         )
     if drawn < document["count"]:
-        yield f"--count asks for {document['count']:,}, but these options allow no more runs."
+        yield f"--count asks for {document['count']:,} runs; only {drawn:,} can be drawn."
     needed = {
         promise: fewest_rows(PROMISED[promise], settings.alpha, settings.delta, several=most > 1)
         for promise in (AVERAGE, PROVED)

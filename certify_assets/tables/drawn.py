@@ -290,15 +290,17 @@ class Draws(Document):
     draws: dict[str, FirstDraw]
 
 
-def require_first_sample(scores: Path, draw: Draw) -> None:
-    """Keep the seed of a draw next to the table or log; refuse a draw with another seed."""
+def require_first_sample(scores: Path, draw: Draw) -> Path:
+    """Keep the seed of a draw in a file next to the table or log; refuse another seed."""
     remedy = "If nobody has seen the runs that it drew, remove {}."
-    require_first(scores, "sample", draw.sha256, seed=draw.seed, sha256=draw.sha256, remedy=remedy)
+    return require_first(
+        scores, "sample", draw.sha256, seed=draw.seed, sha256=draw.sha256, remedy=remedy
+    )
 
 
 def require_first(
     scores: Path, kind: str, runs: str, *, seed: int, sha256: str, remedy: str
-) -> None:
+) -> Path:
     """Keep the first draw of runs in a file next to their table; refuse a different draw."""
     own = scores.with_name(f"{scores.name}.{kind}.json")
     kept = {}
@@ -323,6 +325,7 @@ def require_first(
         time = datetime.now(UTC).isoformat(timespec="seconds")
         now = FirstDraw(seed=seed, batch_sha256=sha256, time=time)
         write_json_atomic(own, Draws(draws={**kept.get(own, {}), runs: now}).to_dict())
+    return own
 
 
 def require_first_draw(scores: Path, draw: BatchDraw) -> None:

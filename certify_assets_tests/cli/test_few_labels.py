@@ -290,6 +290,8 @@ def test_unequal_draws_are_named_before_they_are_labelled(call: Call, tables: Pa
     assert call(f"{step} --labels labels.csv").code == 0
     equal = " ".join(call("sample s.csv --count 160 --alpha .2 --out draw.csv").out.split())
     assert "drawn runs, which only" not in equal
+    assert "--count is more than the 80 tasks, so each has 2 drawn runs." in equal
+    assert "wrote draw.csv, and the seed of the draw into s.csv.sample.json" in equal
     label(edit=lambda rows: rows.assign(outcome=["unclear", *rows["outcome"][1:].astype(str)]))
     step = equal.split("next: certify ")[1]
     assert step.endswith("--promise confident")
