@@ -61,11 +61,11 @@ def judge_gate(area: float | None, bound: float | None = None) -> GateResult:
     """Gate 1: the judge's AUROC A₀, or its lower 95 % bound where known, is above a threshold."""
     value = area if bound is None else bound
     if area is None or value is None:
-        reason = "A0 is undefined: all scored outcomes are equal, so there is nothing to rank."
+        reason = "The judge's AUROC is undefined: all scored outcomes are equal."
         return GateResult("judge_can_learn", None, None, LEARNABLE, reason)
-    figure = f"A0 is {area:.3f}, without a bound"
+    figure = f"The judge's AUROC is {area:.3f}, without a bound"
     if bound is not None:
-        figure = f"The lower 95 % bound of A0 is {bound:.3f} (A0 {area:.3f})"
+        figure = f"The judge's AUROC is {area:.3f}, its lower 95 % bound {bound:.3f}"
     passed = value > LEARNABLE
     verdict = "above {:g}: scores follow the outcome." if passed else "not above {:g}."
     reason = f"{figure}, {verdict.format(LEARNABLE)}"
@@ -78,16 +78,16 @@ def saturation_gate(sft: float | None, base: float | None = None) -> GateResult:
     Without A_SFT, an A₀ at or above the threshold closes the gate: fine-tuning is assumed not to
     make a judge worse.
     """
-    value, name = sft, "A_SFT"
+    value, name = sft, "The fine-tuned judge's AUROC"
     if sft is None and base is not None and base >= SATURATED:
-        value, name = base, "A_SFT is unknown, but A0"
-    passed, reason = None, "A_SFT is unknown: give the AUROC of the fine-tuned judge."
+        value, name = base, "No fine-tuned judge is known, and the judge's own AUROC"
+    passed, reason = None, "The AUROC of a fine-tuned judge is unknown."
     if value is not None:
         passed = value < SATURATED
         verdict = f"not below {SATURATED:g}: training on top of it has nothing to gain."
         if passed:
             verdict = f"below {SATURATED:g}: there is something left to gain."
-        reason = f"{name} {value:.3f} is {verdict}"
+        reason = f"{name} is {value:.3f}, {verdict}"
     return GateResult("sft_not_saturated", passed, value, SATURATED, reason)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.one_run import fewest_rows
 from certify_assets.certificates.planning import plan_labels
-from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED, PROVED
+from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED, PROMISES, PROVED
 from certify_assets.certificates.sampling import ESTIMANDS, RUNS, TASKS
 from certify_assets.certificates.settings import Settings
 from certify_assets.cli.options import (
@@ -74,6 +74,12 @@ from certify_assets.words import WORDS, number_of, percent
 @click.option("--attempts", type=COUNT, help="Labelled runs a task. [default: all, and fewer]")
 @click.option("--side", type=SIDE, default="reject", help="Which decision to certify.")
 @setting_option("procedure", more="; not betting, which needs a pilot")
+@click.option(
+    "--promise",
+    type=click.Choice(PROMISES),
+    help="The promise to plan for, in place of its procedure. [default: proved where both figures "
+    "are guessed, else confident]",
+)
 @reading_options(*PLANNED, about=settings_help(PLANNED))
 @answers
 def plan(
@@ -89,22 +95,30 @@ def plan(
     attempts: int | None,
     side: str,
     procedure: str | None,
+    promise: str | None,
 ) -> None:
-    """Plan labels: the share they would decide, the tasks a certificate needs, and the three gates.
+    """Plan labels: the share they would decide, and the tasks that a certificate needs.
 
     SCORES is a table as for certify certificate (its rows with split=cal). Its labels give success
     rate and AUROC. If you guess both with --success-rate and --auroc, outcomes are not read. The
     plan then compares labels of one run of every task with labels of two, four and all.
 
     The plan simulates labels from the scores and a model of the outcomes. tasks_needed is the
-    number of tasks with which 80 % of the simulations certify something. Exit 3 where 1,500 tasks
-    are not enough.
+    number of tasks with which 80 % of the simulations certify something. Exit 3 where these labels
+    can certify nothing, or 1,500 tasks are not enough.
+
+    The three gates of the paper come with the plan. They say whether training the judge is worth
+    while.
     """
     from certify_assets.certificates import observe
-    from certify_assets.certificates.procedures import DEFAULT
 
+    if promise is not None and procedure is not None:
+        raise InputError("--promise names the procedure. Leave --procedure out.")
     guessed = success_rate is not None and auroc is not None
-    chosen = {"alpha": alpha, "procedure": procedure or (PROMISED[PROVED] if guessed else DEFAULT)}
+    chosen = {
+        "alpha": alpha,
+        "procedure": procedure or PROMISED[promise or (PROVED if guessed else CONFIDENT)],
+    }
     asked = Settings(
         side=side, **settings, **{name: of for name, of in chosen.items() if of is not None}
     )
@@ -125,10 +139,11 @@ def plan(
     found = plan_labels(
         table.scores, table.tasks, asked, known=known, count=tasks, attempts=attempts, **guess
     )
-    answer(found, *_about_plan(found, asked), code=NOTHING if found["tasks_needed"] is None else 0)
+    enough = found["chance"] and found["tasks_needed"] is not None
+    answer(found, *_about_plan(found, asked, guessed=guessed), code=0 if enough else NOTHING)
 
 
-def _about_plan(found: JsonObject, asked: Settings) -> Iterator[str | TextTable]:
+def _about_plan(found: JsonObject, asked: Settings, *, guessed: bool) -> Iterator[str | TextTable]:
     """Say what the labels decide, what would be enough, and what the plan assumes."""
     from certify_assets.certificates.gates import GateResult
     from certify_assets.certificates.planning import MOST_TASKS, TARGET, missed
@@ -149,6 +164,11 @@ def _about_plan(found: JsonObject, asked: Settings) -> Iterator[str | TextTable]
             f"With {number_of(found['tasks_needed'], 'task')} ({found['labels_needed']:,.0f} "
             f"labels) that chance is {100 * TARGET:.0f} %."
         )
+    if not guessed:
+        yield (
+            "The chances are of new tables, simulated from a model. A certificate estimates the "
+            "tasks for an even chance from its own labels, within a factor of two."
+        )
     if "draws" in found:
         yield draws_table(found["draws"])
     error, spread = missed(asked.procedure)
@@ -156,11 +176,15 @@ def _about_plan(found: JsonObject, asked: Settings) -> Iterator[str | TextTable]
         f"In a trial on six corpora, such predictions of the share missed by {error:.2f} "
         f"± {spread:.2f} on average."
     )
-    yield from (GateResult(**gate).sentence() for gate in found["gates"])
+    promise = asked.method.promise
+    how = f"the promise {promise}" if PROMISED[promise] == asked.procedure else asked.procedure
     yield (
         f"Planned for success rate {found['success_rate']:.3f} and AUROC {found['auroc']:.3f}, at "
-        f"α = {asked.alpha:g}, for {WORDS[asked.side]} by {asked.procedure}."
+        f"α = {asked.alpha:g}, for {WORDS[asked.side]} by {how}."
     )
+    yield "Is training the judge worth while? The gates of the paper, which certify nothing:"
+    gates = [GateResult(**gate) for gate in found["gates"]]
+    yield from (f"  {gate.sentence()}" for gate in gates if gate.passed is not None)
 
 
 def draws_table(rows: Sequence[JsonObject], title: str = "") -> TextTable:

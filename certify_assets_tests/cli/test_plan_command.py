@@ -27,9 +27,18 @@ def test_facts_of_a_table(call: Call, scores: Path) -> None:
     lines = call(asked).out.splitlines()
     assert lines[0].startswith("480 labels of 80 tasks are expected to decide")
     assert lines[1].startswith(f"With {document['tasks_needed']} tasks (")
-    assert any(line.startswith("● passed: judge can learn") for line in lines)
+    assert any(
+        line.startswith("  ● passed: judge can learn. The judge's AUROC is") for line in lines
+    )
     fewer = call(f"{asked} --tasks 30 --attempts 2 --json").json
     assert (fewer["tasks"], fewer["labels"]) == (30, 60.0)
+    proved = call(f"{asked} --promise proved --json")
+    assert proved.json == call(f"{asked} --procedure one_run --json").json
+
+
+def test_labels_that_can_certify_nothing_end_with_three(call: Call, scores: Path) -> None:
+    answer = call(f"plan {scores} --tasks 5 --json")
+    assert answer.code == 3 and answer.json["chance"] == 0.0 and answer.json["tasks_needed"]
 
 
 def test_a_blind_judge_ends_with_three(call: Call, scores: Path) -> None:
@@ -43,6 +52,7 @@ def test_a_blind_judge_ends_with_three(call: Call, scores: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        ("same.csv --promise proved --procedure naive", "--promise names the procedure"),
         ("missing.csv", "does not exist"),
         ("same.csv", "are equal. Guess --success-rate and --auroc"),
         ("same.csv --auroc nan", "not"),
