@@ -13,7 +13,7 @@ import numpy as np
 from certify_assets.certificates import settings_of
 from certify_assets.certificates.certifier import Certifier
 from certify_assets.certificates.counts import SIDES
-from certify_assets.certificates.ladder import issue, next_rung
+from certify_assets.certificates.ladder import Rung, issue, next_rung
 from certify_assets.certificates.planning import Planner
 from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED, PROVED
 from certify_assets.certificates.settings import Settings
@@ -74,15 +74,15 @@ class JudgeAnswer:
         Of the labelled runs; None without labels of both outcomes.
     issued : tuple of CertificateSet
         By budget; empty where there are too few labels for any promise.
-    rung : str
-        What the next stronger promise takes, where nothing is certified.
+    rung : Rung or None
+        The next promise and its cost, where nothing is certified.
     """
 
     name: str
     table: ScoreTable
     auroc: float | None = None
     issued: tuple[CertificateSet, ...] = ()
-    rung: str = ""
+    rung: Rung | None = None
 
     @property
     def decided(self) -> tuple[float, ...]:
@@ -505,7 +505,7 @@ def _answer(name: str, table: ScoreTable, candidates: int, drawn: DrawnFile | No
             issued.append(issue(certifier, {"alpha": alpha, "candidates": candidates}))
         except UnfitTableError:
             return JudgeAnswer(name, table, certifier.table.auroc)
-    widest, rung = issued[-1], ""
+    widest, rung = issued[-1], None
     if not widest.certified:
         rung = next_rung(certifier, widest, settings_of(widest.certificates[0]))
     return JudgeAnswer(name, table, certifier.table.auroc, tuple(issued), rung)

@@ -270,18 +270,20 @@ def _require_draw(given: Evidence, settings: Settings) -> None:
         if given.sample is not None and sizes.min() < sizes.max():
             raise UnfitTableError(
                 f"Drawn tasks have from {sizes.min()} to {sizes.max()} runs, and {name} would "
-                "count some tasks more than others. Draw one run of each, or use one_run."
+                "count some tasks more than others. Draw one run of each, or choose the promise "
+                "proved."
             )
         return
     if given.left_out:
         raise UnfitTableError(
-            f"{name} needs labels of randomly drawn runs, and {given.left_out:,} runs have none. "
-            "Draw the runs to label with `certify sample`, and certify on its file."
+            f"The promise {settings.method.promise} needs labels of randomly drawn runs, and "
+            f"{given.left_out:,} runs have none. Draw the runs to label with `certify sample`, and "
+            "certify on its file."
         )
     if settings.method.promise == AVERAGE and len(observations.labels) < observations.rows:
         raise UnfitTableError(
-            f"{name} is for one drawn run of each task, and some tasks have several. Draw one of "
-            "each with certify sample, or use one_run."
+            "The promise average needs one drawn run of each task, and some tasks have several. "
+            "Draw one of each with `certify sample`, or choose the promise proved."
         )
 
 
@@ -295,8 +297,9 @@ def _require_rows(observations: Observations, settings: Settings) -> None:
     least = fewest_rows(method.name, settings.alpha, level, several=several)
     if tasks < least:
         raise TooFewTasksError(
-            f"{method.name} needs at least {least} tasks at alpha {settings.alpha:g}, and the "
-            f"table has {tasks}. Label a run of more tasks, or raise alpha."
+            f"The promise {method.promise} needs at least {least} tasks at alpha "
+            f"{settings.alpha:g}, and the table has {tasks}. Label a run of more tasks, or raise "
+            "alpha."
         )
     limit = stop_limit(
         method.name,
@@ -312,8 +315,8 @@ def _require_rows(observations: Observations, settings: Settings) -> None:
     if place is not None:
         task, score = observations.labels[observations.tasks[place]], observations.scores[place]
         raise UnlabelledRunError(
-            f"{method.name} needs more labels on the {settings.side} side, such as that of task "
-            f"{quoted(task)}.",
+            f"The promise {method.promise} needs more labels on the {settings.side} side, such as "
+            f"that of task {quoted(task)}.",
             task,
             float(score),
         )

@@ -192,7 +192,12 @@ def _stopped_by(evaluation: Evaluation, settings: Settings) -> str | None:
 
 def approximate(number: int) -> str:
     """Write an estimated number with two digits and separators: 15118 is 15,000."""
-    return f"{float(f'{number:.2g}'):,.0f}"
+    return f"{rounded(number):,}"
+
+
+def rounded(number: int) -> int:
+    """Return a number to two digits."""
+    return int(float(f"{number:.2g}"))
 
 
 def fewest_tasks(settings: Settings) -> int:

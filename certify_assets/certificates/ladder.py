@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from certify_assets.certificates.certifier import Certifier, procedure_settings
 from certify_assets.certificates.counts import SIDES
-from certify_assets.certificates.diagnosis import Diagnosis, approximate, diagnose_evaluation
+from certify_assets.certificates.diagnosis import Diagnosis, diagnose_evaluation, rounded
 from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.one_run import CAP
 from certify_assets.certificates.procedures import (
@@ -24,6 +24,8 @@ from certify_assets.certificates.procedures import (
     PROMISED,
     PROMISES,
     PROVED,
+    Promise,
+    find_procedure,
 )
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet
@@ -134,7 +136,8 @@ def climb(
             if found is None:
                 raise
             raise UnlabelledRunError(
-                f"{procedures[0]} is settled and certifies nothing. For the next promise, {more}",
+                f"The promise {find_procedure(procedures[0]).promise} is settled and certifies "
+                f"nothing. {more}",
                 more.task,
                 more.score,
             ) from None
@@ -147,37 +150,68 @@ def climb(
     return found
 
 
-def next_rung(certifier: Certifier, found: CertificateSet, settings: Settings) -> str:
-    """Say what the next stronger promise costs, as one line.
+@dataclass(frozen=True)
+class Rung:
+    """The next promise, and the number of tasks that would give an even chance of it.
 
-    It is empty after the proof, and where no number of tasks helps. The next promise is
-    "confident"; with a draw, or where that is reached, "proved".
+    Attributes
+    ----------
+    promise : {"confident", "proved"}
+    side : str
+        The side that needs the fewest tasks.
+    tasks : int
+        Tasks to label in all, to two digits: an order of magnitude.
+    here : int
+        Tasks of the table.
+    delta : float
     """
-    certified = found.certified
+
+    promise: Promise
+    side: str
+    tasks: int
+    here: int
+    delta: float
+
+    @property
+    def sentence(self) -> str:
+        """Say what the promise costs."""
+        trust = f"{100 * (1 - self.delta):.4g} % confidence"
+        what = f"all attempts at about {self.tasks:,} tasks ({self.here:,} here)"
+        if self.promise == PROVED:
+            trust = f"a proof ({trust})"
+            what = f"one run of each of about {self.tasks:,} tasks ({self.here:,} here)"
+        return (
+            f"Labels of {what} would give an even chance of {trust}. They must be new labels, "
+            "unless looks were named beforehand."
+        )
+
+
+def next_rung(certifier: Certifier, found: CertificateSet, settings: Settings) -> Rung | None:
+    """Return the next promise and its cost: "confident"; with a draw, or after that, "proved".
+
+    It is the proof itself where that was asked for and certifies nothing. None after a proof, where
+    no number of tasks helps, and where labels of a part of the runs do not show what the limit is.
+    """
     promise = found.certificates[0].promise
-    if promise == PROVED:
-        # where it certifies nothing, findings say what it takes
-        return ""
-    confident = certified and promise == CONFIDENT
-    proved = confident or certifier.sample is not None
+    if promise == PROVED and (found.certified or (certifier.table.outcomes < 0).any()):
+        return None
+    confident = found.certified and promise == CONFIDENT
+    proved = confident or promise == PROVED or certifier.sample is not None
     name = PROMISED[PROVED if proved else CONFIDENT]
-    trust = f"{100 * (1 - settings.delta):.4g} % confidence"
-    trust = f"a proof ({trust})" if proved else trust
     # looks are those of one_run alone, and an engine that of a bootstrap
     looks = {} if name == PROMISED[PROVED] else {"looks": 1, "look": 1}
     asked = settings.replace(procedure=name, engine="auto", **looks)
-    made = _diagnoses(certifier, found, asked).values()
-    if confident and any(item.stopped_by is None for item in made):
+    made = _diagnoses(certifier, found, asked)
+    if confident and any(item.stopped_by is None for item in made.values()):
         # a promise that is chosen by its result does not hold
-        return ""
-    least = min((item.tasks_needed for item in made if item.tasks_needed), default=None)
-    if least is None:
-        return ""
-    what = "One labelled run of each of about" if proved else "About"
-    return (
-        f"{what} {approximate(least)} tasks would give an even chance of {trust}. These labels "
-        "must be new, unless looks were named beforehand."
-    )
+        return None
+    needed = {side: item.tasks_needed for side, item in made.items() if item.tasks_needed}
+    if not needed:
+        return None
+    side = min(needed, key=lambda name: needed[name])
+    here = made[side].tasks
+    tasks = max(rounded(needed[side]), here + 1)
+    return Rung(PROVED if proved else CONFIDENT, side, tasks, here, settings.delta)
 
 
 def nearest_side(certifier: Certifier, found: CertificateSet, settings: Settings) -> str:

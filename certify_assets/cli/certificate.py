@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from certify_assets.certificates import (
     settings_of,
 )
 from certify_assets.certificates.certificate_files import read_certificate_file
-from certify_assets.certificates.ladder import issue, nearest_side, next_rung
-from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISES
+from certify_assets.certificates.ladder import Rung, issue, nearest_side, next_rung
+from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED, PROMISES
 from certify_assets.certificates.sides import budget_words
 from certify_assets.cli.gate import min_coverage_option, report_gate, too_little
 from certify_assets.cli.options import (
@@ -195,29 +196,38 @@ def certificate(
         complain(sentence)
     lead = found.certificates[0]
     more = [_SIX] if found.certified and lead.promise != CONFIDENT else []
+    named = ["--judge", judge] if judge else []
+    named += ["--truth", truth] if truth and labels is None else []
+    plan = partial(_plan, certifier, scores, reading, named=named, joined=bool(labels or sample))
     # where the promise of confidence fails, findings say what it takes
+    rung = None
     if procedure is None and (found.certified or lead.promise != CONFIDENT) and not wants_json():
-        more += filter(None, [next_rung(certifier, found, settings_of(lead))])
+        rung = next_rung(certifier, found, settings_of(lead))
+    if rung is not None:
+        more.append(rung.sentence)
     wrote = "" if out is None else f"wrote {out}; "
     if not found.certified:
         # a plan is of one side, by default of auto-fail
         if side == "both" and nearest_side(certifier, found, settings_of(lead)) == "release":
             side = "release"
-        asked |= {"side": side, "procedure": lead.procedure}
-        named = ["--judge", judge] if judge else []
-        named += ["--truth", truth] if truth and labels is None else []
-        step = _plan(certifier, scores, reading, asked, named, joined=bool(labels or sample))
+        step = plan({**asked, "side": side, "procedure": lead.procedure}, rung)
     elif out is None:
-        step = given_command("--out", "c.json")
+        step = given_command("--out", "certificate.json")
     else:
         # of several procedures the default, unless it certifies nothing
         chosen = next(item.procedure for item in found.certificates if item.certified)
         choice = ["--procedure", chosen] if procedure == "all" else []
         step = shlex.join(["certify", "decide", str(out), "NEW_SCORES", *choice])
+    further = None
+    if found.certified and rung is not None:
+        asked |= {"procedure": PROMISED[rung.promise]}
+        asked |= {"side": "release"} if rung.side == "release" else {}
+        further = f"for the promise {rung.promise}: {plan(asked, rung)}"
     answer(
         document,
         *_summary(found, more, out),
         f"{wrote}next: {step}" if step else wrote or None,
+        further,
         code=0 if found.certified and not little else NOTHING,
     )
 
@@ -227,11 +237,15 @@ def _plan(
     scores: Path,
     reading: ReadingOptions,
     asked: Mapping[str, Any],
-    named: Sequence[str],
+    rung: Rung | None,
     *,
+    named: Sequence[str],
     joined: bool,
 ) -> str:
-    """Return the command that plans for the table under the same settings, if anything helps."""
+    """Return the command that plans under the same settings, for the next promise if there is one.
+
+    It is empty where nothing helps.
+    """
     known = certifier.table.labelled
     if np.isnan(certifier.table.scores).all():
         # neither labels nor tasks help where there are no scores
@@ -240,8 +254,11 @@ def _plan(
     # plan takes one procedure, and no pilot
     usual = (None, "both", "all", "betting", EVERY_PROCEDURE[0])
     for name in ("alpha", "side", "procedure"):
-        if asked.get(name) not in usual:
-            words += [f"--{name}", str(asked[name])]
+        if asked.get(name) in usual:
+            continue
+        promised = [of for of in PROMISES if name == "procedure" and PROMISED[of] == asked[name]]
+        words += ["--promise", *promised] if promised else [f"--{name}", str(asked[name])]
+    words += [] if rung is None else ["--tasks", str(rung.tasks)]
     for name in PLANNED:
         words += ["--set", f"{name}={asked[name]}"] if name in asked else []
     if joined or known.auroc is None:

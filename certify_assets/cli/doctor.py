@@ -144,7 +144,7 @@ def _certified(best: JudgeAnswer | None) -> Iterator[str]:
         yield best.issued[-1].sides.sentence
         if best.rung:
             # findings of each side would give other numbers of tasks
-            yield f"At {100 * BUDGETS[-1]:g} % wrong: {best.rung}"
+            yield f"At {100 * BUDGETS[-1]:g} % wrong: {best.rung.sentence}"
             return
     elif len(holding) > 1 and holding[1].sides.decided <= holding[0].sides.decided:
         # a wider budget whose sides overlap decides less
@@ -317,10 +317,11 @@ def _steps(
             guess = ["--success-rate", rate, "--auroc", area]
         elif found.truth not in (None, called["outcome"]):
             guess = ["--truth", str(found.truth)]
-        score = replace(reading, columns={**reading.columns, "score": best.name})
+        named = ["--judge", best.name] if best.name != called["score"] else []
         # what was said of the tasks that are needed is of the widest budget
         alpha = ["--alpha", f"{BUDGETS[-1]:g}"]
-        yield shlex.join(["certify", "plan", *given[:1], *alpha, *guess, *reading_words(score)])
+        words = ["certify", "plan", *given[:1], *named, *alpha, *guess]
+        yield shlex.join([*words, *reading_words(reading)])
         return
     words = ["certify", "certificate", *(given if len(given) == 1 else ["FOLDER"])]
     words += ["--judge", best.name] if best.name != called["score"] else []

@@ -466,7 +466,7 @@ def _findings(counted: CountedTasks, sides: Sequence[CertifiedSide]) -> list[dic
 
 
 def _ladder(certifier: Certifier, certificates: Sequence[Certificate]) -> list[dict[str, str]]:
-    """Say what a weaker promise was tried for, and what the next stronger one costs."""
+    """Say what a weaker promise was tried for, and what the next one costs."""
     from certify_assets.certificates import CertificateSet, settings_of
 
     found = []
@@ -482,7 +482,10 @@ def _ladder(certifier: Certifier, certificates: Sequence[Certificate]) -> list[d
         rung = next_rung(certifier, CertificateSet(items), settings_of(items[0]))
         found += [
             {"code": code, "message": f"At {alpha:g}: {text}"}
-            for code, texts in ((SECOND_PROMISE, tried), (NEXT_PROMISE, [rung] if rung else []))
+            for code, texts in (
+                (SECOND_PROMISE, tried),
+                (NEXT_PROMISE, [rung.sentence] if rung else []),
+            )
             for text in texts
         ]
     return found

@@ -358,7 +358,7 @@ def _promise_notes(source: PageSource) -> Iterator[str]:
     else:
         yield "No promise is made: every run is reviewed."
     if rung := source.next_promise:
-        yield f"For a stronger promise: {rung}"
+        yield f"The next promise: {rung}"
     if source.delta_spent:
         yield f"δ spent on this corpus with this judge: {source.delta_spent}."
     if source.pool is not None:

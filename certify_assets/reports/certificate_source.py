@@ -164,7 +164,7 @@ class PageSource:
 
     @property
     def next_promise(self) -> str:
-        """What the next stronger promise costs; empty where no number of tasks helps."""
+        """What the next promise costs; empty where no number of tasks helps."""
         from certify_assets.certificates import CertificateSet, Certifier, settings_of
         from certify_assets.certificates.ladder import next_rung
 
@@ -172,7 +172,8 @@ class PageSource:
         sample = self.headline.inputs.get("sample")
         certifier = Certifier.of(*columns, pool=settings["pool"], sample=sample)
         found = CertificateSet(self.both.certificates)
-        return next_rung(certifier, found, settings_of(self.headline))
+        rung = next_rung(certifier, found, settings_of(self.headline))
+        return "" if rung is None else rung.sentence
 
     @property
     def confidence(self) -> float:

@@ -190,7 +190,7 @@ def test_several_runs_a_task_are_used() -> None:
     found = certify(scores, wrong, tasks, procedure="one_run", alpha=0.2)
     assert found.certified and found.promise == "proved" and found.trajectories == 480
     assert found.tail is not None and found.tail <= found.level
-    with pytest.raises(InputError, match="for one drawn run of each task"):
+    with pytest.raises(InputError, match="needs one drawn run of each task"):
         certify(scores, wrong, tasks, procedure="average", alpha=0.2)
 
 

@@ -1,6 +1,7 @@
 """``certify certificate``: what is listed, what is refused, and what the document promises."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from certify_assets import certify
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Answer, Call
+from certify_assets_tests.paths import REPOSITORY
 
 #: the procedures that take several runs a task
 EVERY = [
@@ -100,21 +102,37 @@ def test_the_next_command_repeats_the_options_and_works(
 
     def following(*asked: str) -> list[str]:
         said = " ".join(call(*asked).out.split())
-        return shlex.split(said.rpartition("next: certify ")[2])
+        return shlex.split(said.rpartition("next: certify ")[2].partition("for the promise")[0])
 
     step = following("certificate", "a b.csv", *read.split(), *options.split())
     if "--alpha" in options:
         expected = f"--alpha 0.01 --side reject --set delta=0.02 {read}"
         assert step == ["plan", "a b.csv", *expected.split()]
         return
-    assert step == ["certificate", "a b.csv", *read.split(), *options.split(), "--out", "c.json"]
+    written = ["--out", "certificate.json"]
+    assert step == ["certificate", "a b.csv", *read.split(), *options.split(), *written]
     decide = following(*step)
-    assert decide[:3] == ["decide", "c.json", "NEW_SCORES"]
+    assert decide[:3] == ["decide", "certificate.json", "NEW_SCORES"]
     decided = call(*("a b.csv" if word == "NEW_SCORES" else word for word in decide))
     assert decided.code == 0
     if options:
-        refused = " ".join(call("decide c.json s.csv").err.split())
+        refused = " ".join(call("decide certificate.json s.csv").err.split())
         assert "Choose one for each side with --alpha and --procedure" in refused
+
+
+def test_the_cost_of_a_proof_is_one_figure(call: Call) -> None:
+    scores = REPOSITORY / "docs/examples/scores.csv"
+    said = call("certificate", scores).out
+    costs = r"one run of each of about (\d+) tasks \(63 here\)"
+    (tasks,) = re.findall(costs, said)
+    refused = call("certificate", scores, "--promise", "proved")
+    assert refused.code == 3 and re.findall(costs, refused.out) == [tasks]
+    assert refused.out.endswith(f"--promise proved --tasks {tasks}\n")
+    (step,) = re.findall(r"^for the promise proved: certify (.*)$", said, re.MULTILINE)
+    assert step.endswith(f"--promise proved --tasks {tasks}")
+    plan = call(f"{step} --attempts 1 --json").json
+    assert plan["tasks"] == int(tasks) and plan["draws"][0]["promise"] == "proved"
+    assert 0.25 < plan["chance"] < 0.75, "about even"
 
 
 def test_all_lists_every_procedure_that_the_table_fits(

@@ -357,8 +357,8 @@ def test_a_weaker_promise_that_needs_more_labels_says_so(call: Call, tables: Pat
     assert settled.code == 3 and "Nothing is certified" in settled.out
     assert "even chance of" not in settled.out, "no weaker promise is offered as the next one"
     answer = call(f"{asked} --labels labels.csv")
-    assert answer.code == 3 and "one_run is settled and certifies nothing" in answer.err
-    assert "average needs more labels on the reject side" in answer.err
+    assert answer.code == 3 and "The promise proved is settled and certifies nothing" in answer.err
+    assert "promise average needs more labels on the reject side" in answer.err
     assert "Label batch 2 (" in answer.err
 
 
@@ -386,6 +386,6 @@ def test_the_ladder_tries_the_weaker_promise_and_says_so(call: Call, tables: Pat
     alone = call(f"{asked} --promise average --json").json
     assert "after" not in alone and alone["statement"] + tried == found["statement"]
     refused = call(f"{asked} --promise proved")
-    assert refused.code == 2 and "one_run needs at least 14 tasks" in refused.err
+    assert refused.code == 2 and "The promise proved needs at least 14 tasks" in refused.err
     both = call(f"{asked} --promise proved --procedure naive")
     assert both.code == 2 and "promise names the procedure" in both.err
