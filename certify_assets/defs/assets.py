@@ -1,17 +1,17 @@
 """What assets have in common: the step that makes them, and the metadata of their pages."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from inspect import getdoc
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import COST, FAMILY, judge_code_version, stored_version
-from certify_assets.defs.project import Project
+from certify_assets.defs.policies import OnDevice, pool_of
+from certify_assets.defs.project import About, Project
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.errors import ChangedInputError, LostDatabaseError
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
@@ -32,8 +32,7 @@ Metadata = dict[
     str, dg.MetadataValue[Any] | dg.TableSchema | dg.TableColumnLineage | float | str | None
 ]
 
-
-Made = dg.MaterializeResult[Any]
+MaterializeResult = dg.MaterializeResult[Any]
 
 
 @dataclass(frozen=True)
@@ -54,11 +53,6 @@ class AssetStep:
     def corpus(self) -> Corpus:
         """Corpus of the partition, opened once."""
         return Corpus(self.store, self.context.partition_key)
-
-    @property
-    def run_id(self) -> str:
-        """Identifier of the Dagster run."""
-        return self.context.run.run_id
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -123,7 +117,7 @@ class AssetStep:
         tags: Mapping[str, str] | None = None,
         version: str = "",
         **files: Any,
-    ) -> Made:
+    ) -> MaterializeResult:
         """Return metadata and data version as the asset's result, and record it in MLflow.
 
         Parameters
@@ -202,71 +196,29 @@ def asset_step(
         raise dg.RetryRequested(max_retries=1, seconds_to_wait=5) from error
 
 
-def made_by(
-    make: Callable[[AssetStep], Made], project: Project, name: str, group: str, **about: Any
-) -> dg.AssetsDefinition:
-    """Return an asset that is one step, with the docstring of its function as description."""
-
-    @project.asset(name, group, **{"description": getdoc(make), **about})
-    def made(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> Made:
-        with asset_step(project, context, data_root, mlflow) as step:
-            return make(step)
-
-    return made
-
-
-class AssetPlan(NamedTuple):
-    """An asset, whichever keys the code location has."""
-
-    make: Callable[[AssetStep], Made]
-    name: str
-    group: str
-    #: names of assets; of a part of every judge with `*` for the judge
-    deps: Sequence[str]
-    about: Mapping[str, Any]
-
-    def definition(self, project: Project, **more: Any) -> dg.AssetsDefinition:
-        """Return the asset in a code location."""
-        deps = [key for name in self.deps for key in project.named(name)]
-        return made_by(
-            self.make, project, self.name, self.group, deps=deps, **{**self.about, **more}
-        )
-
-
-def asset(
-    name: str, group: str, *, deps: Sequence[str] = (), **about: Any
-) -> Callable[[Callable[[AssetStep], Made]], AssetPlan]:
-    """Return the decorator of an asset whose function takes its step."""
-    return lambda make: AssetPlan(make, name, group, deps, about)
-
-
-#: parts of a judge that are made before anything that waits with them
+# parts of a judge that are made before anything that waits with them
 _FIRST = ("model", "scores", "certificate")
 
 
-def about_judge(spec: JudgeSpec, part: str, *kinds: str, **about: Any) -> dict[str, Any]:
-    """Return what an asset of a judge is: its name and group, and what `dagster.asset` takes."""
-    op_tags = {
-        # certificates before pages of corpora and of other judges
-        "dagster/priority": str(int(part in _FIRST)),
-        **about.pop("op_tags", {}),
-    }
+class AboutJudge(About, OnDevice):
+    """What assets of a judge have in common."""
+
+    tags: dict[str, str]
+
+
+def about_judge(project: Project, spec: JudgeSpec, part: str) -> AboutJudge:
+    """Return what `dagster.asset` takes of every asset of a judge."""
+    device = pool_of(spec) if part in ("model", "scores") else OnDevice()
+    # certificates before pages of corpora and of other judges
+    priority = {"dagster/priority": str(int(part in _FIRST))}
     return {
-        "name": f"judges/{spec.name}/{part}",
-        "group": f"judges_{spec.group}",
-        "kinds": set(kinds),
-        "code_version": judge_code_version(spec, part),
+        **project.about(
+            f"judges/{spec.name}/{part}", f"judges_{spec.group}", judge_code_version(spec, part)
+        ),
+        **device,
         "tags": {FAMILY: spec.kind, COST: spec.cost},
-        "op_tags": op_tags,
-        **about,
+        "op_tags": {**priority, **device.get("op_tags", {})},
     }
-
-
-def judge_asset(
-    project: Project, spec: JudgeSpec, part: str, *kinds: str, **about: Any
-) -> Callable[[Callable[[AssetStep], Made]], dg.AssetsDefinition]:
-    """Return the decorator of one asset of a judge, whose function takes its step."""
-    return lambda make: made_by(make, project, **about_judge(spec, part, *kinds, **about))
 
 
 # what the columns of every stored table hold

@@ -8,7 +8,7 @@ from certify_assets.defs.checks import asked_together
 from certify_assets.defs.corpora.assets import corpus_assets
 from certify_assets.defs.corpora.checks import corpus_checks
 from certify_assets.defs.jobs import platform_jobs, weekly_schedule
-from certify_assets.defs.judges.assets import judge_assets, monitor_assets
+from certify_assets.defs.judges.assets import judge_assets
 from certify_assets.defs.judges.checks import judge_checks, monitor_checks
 from certify_assets.defs.judges.models import compact_model, task_disjoint
 from certify_assets.defs.operations.assets import operation_assets, recertify_assets, review_assets
@@ -27,7 +27,7 @@ def platform_definitions(project: Project) -> dg.Definitions:
         # the other judges load all the same
         dg.get_dagster_logger("certify_assets").warning(f"{problem} It is left out.")
     assets: list[Any] = [
-        *(*corpus_assets(project), *judge_assets(project), *monitor_assets(project)),
+        *(*corpus_assets(project), *judge_assets(project)),
         *(*comparison_assets(project), *operation_assets(project)),
         *(*review_assets(project), *recertify_assets(project)),
     ]
@@ -37,7 +37,7 @@ def platform_definitions(project: Project) -> dg.Definitions:
         *(*review_checks(project), *recertify_checks(project)),
     ]
     if any(spec.reads_compact for spec in project.judges.values()):
-        assets.append(compact_model.definition(project))
+        assets.append(compact_model(project))
         checks += asked_together(project, [task_disjoint])
     if project.studied:
         assets += study_assets(project)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import dagster as dg
 
@@ -55,7 +55,7 @@ class OnDevice(TypedDict, total=False):
     """Arguments of an op that is in the pool from its start."""
 
     pool: str
-    op_tags: dict[str, dict[str, int]]
+    op_tags: dict[str, Any]
 
 
 def on_device(model: str) -> OnDevice:

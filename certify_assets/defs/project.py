@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypedDict
 
 import dagster as dg
 
@@ -25,6 +25,16 @@ from certify_assets.judges.specs import (
 PREFIX_VARIABLE = "CERTIFY_ASSET_PREFIX"
 OWNERS = ("team:evaluation",)
 _PREFIX = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*")
+
+
+class About(TypedDict):
+    """What all assets have in common."""
+
+    key: dg.AssetKey
+    group_name: str
+    owners: list[str]
+    partitions_def: dg.PartitionsDefinition[str] | None
+    code_version: str
 
 
 @dataclass(frozen=True)
@@ -68,11 +78,6 @@ class Project:
         """Return the keys of some assets of a folder, such as ``corpora`` or ``judges/lexical``."""
         return [self.key(f"{folder}/{name}") for name in names]
 
-    def named(self, name: str) -> list[dg.AssetKey]:
-        """Return the key of a name, or those of a part of every judge: ``judges/*/audit``."""
-        *every, part = name.split("/*/")
-        return self.every(part) if every else [self.key(name)]
-
     def name_of(self, asset_key: dg.AssetKey) -> str:
         """Return the name of a key, without the prefix."""
         return "/".join(asset_key.path[len(self.prefix) :])
@@ -94,19 +99,21 @@ class Project:
         """Select some assets of a folder."""
         return dg.AssetSelection.assets(*self.keys(folder, *names))
 
-    def asset(
-        self, name: str, group: str, **about: Any
-    ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-        """Return `dagster.asset` with what all assets share; each corpus is a partition."""
-        common: dict[str, Any] = {
+    def about(
+        self,
+        name: str,
+        group: str,
+        version: str = "",
+        partitions: dg.PartitionsDefinition[str] | None = corpora_partitions,
+    ) -> About:
+        """Return what `dagster.asset` takes of every asset; each corpus is a partition."""
+        return {
             "key": self.key(name),
             "group_name": group,
             "owners": list(OWNERS),
-            "partitions_def": corpora_partitions,
-            "code_version": code_version(),
+            "partitions_def": partitions,
+            "code_version": version or code_version(),
         }
-        made: Callable[[Callable[..., Any]], dg.AssetsDefinition] = dg.asset(**{**common, **about})
-        return made
 
     def source(self, name: str, group: str, **about: Any) -> dg.AssetSpec:
         """Return an asset that no run makes: files that others write, or a command."""

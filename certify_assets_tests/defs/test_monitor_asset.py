@@ -5,7 +5,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from certify_assets.defs.judges.assets import monitor_assets
+from certify_assets.defs.judges.assets import judge_assets
 from certify_assets.defs.judges.checks import monitor_checks
 from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.storage.store import Store
@@ -31,7 +31,7 @@ def store(operated: Store) -> Store:
 
 
 def run(store: Store, **options: bool) -> dg.ExecuteInProcessResult:
-    assets = [*monitor_assets(PROJECT), *monitor_checks(PROJECT)]
+    assets = [*judge_assets(PROJECT), *monitor_checks(PROJECT)]
     return materialize(assets, store, selection=dg.AssetSelection.assets(KEY), **options)
 
 

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from certify_assets.defs import resources
-from certify_assets.defs.assets import Made, asset_step
+from certify_assets.defs.assets import MaterializeResult, asset_step
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.storage import store as storage
 from certify_assets.storage.events import parse_head
@@ -24,10 +24,12 @@ def _trial(store: Store, times: int, **made: Any) -> tuple[Any, list[int]]:
     """Materialize an asset of which somebody replaces the input so many times."""
     attempts: list[int] = []
 
-    @PROJECT.asset("corpora/leak_controls", "results", deps=[PROJECT.key("corpora/profile")])
+    @dg.asset(
+        **PROJECT.about("corpora/leak_controls", "results"), deps=[PROJECT.key("corpora/profile")]
+    )
     def trial(
         context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-    ) -> Made:
+    ) -> MaterializeResult:
         with asset_step(PROJECT, context, data_root, mlflow) as step:
             attempts.append(step.store.read_json(INPUT))
             if len(attempts) <= times:

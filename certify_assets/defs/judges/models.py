@@ -8,10 +8,16 @@ from typing import Any
 import dagster as dg
 
 from certify_assets.corpora.embedded import EMBEDDED
-from certify_assets.defs.assets import AssetStep, Made, Metadata, about_judge, asset, asset_step
+from certify_assets.defs.assets import (
+    AssetStep,
+    MaterializeResult,
+    Metadata,
+    about_judge,
+    asset_step,
+)
 from certify_assets.defs.checks import check
 from certify_assets.defs.names import LM_GROUP, corpora_partitions
-from certify_assets.defs.policies import on_device, pool_of
+from certify_assets.defs.policies import on_device
 from certify_assets.defs.project import Project
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.errors import GateClosedError
@@ -50,18 +56,14 @@ def judge_model(project: Project, spec: JudgeSpec) -> dg.AssetsDefinition:
             description=description,
         )
 
-    about = about_judge(
-        spec,
-        "model",
-        *spec.libraries,
+    @dg.asset(
+        **about_judge(project, spec, "model"),
+        kinds=set(spec.libraries),
         deps=_read_by(project, spec),
         check_specs=[sources] if spec.needs_other_corpora else None,
         output_required=not (spec.gated or spec.needs_other_corpora),
-        **pool_of(spec),
         description=spec.summary,
     )
-
-    @project.asset(**about)
     def model(
         context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
     ) -> Iterator[Any]:
@@ -116,7 +118,7 @@ def _read_by(project: Project, spec: JudgeSpec) -> list[dg.AssetKey | dg.AssetDe
     return [project.key(name) for name in read]
 
 
-def _recorded(step: AssetStep, judge: JudgedCorpus, record: JudgeRecord) -> Made:
+def _recorded(step: AssetStep, judge: JudgedCorpus, record: JudgeRecord) -> MaterializeResult:
     """Return the metadata of a model, which MLflow keeps with the files of an adapter."""
     params = {name: getattr(record, name) for name in _SHOWN if getattr(record, name) is not None}
     metrics = {f"coverage_{row['name']}": float(row["coverage"]) for row in record.selection}
@@ -178,31 +180,36 @@ def _adapter_files(folder: Path) -> dict[Path, str]:
     return {folder / name: "adapter" for name in _LOGGED if (folder / name).is_file()}
 
 
-@asset(
-    "judges/compact_model",
-    LM_GROUP,
-    partitions_def=None,
-    kinds={"safetensors"},
-    **on_device("compact"),
-)
-def compact_model(step: AssetStep) -> Made:
-    """Verify the causal language model that comes with the package.
+def compact_model(project: Project) -> dg.AssetsDefinition:
+    """Return the asset of the language model that comes with the package."""
 
-    The judges base, sft and grpo start from it. Every file must match its provenance.
-    """
-    found = compact.require_shipped()
-    facts = found.provenance
-    counts = {name: facts[name] for name in ("runs", "tokens")}
-    shown = {name: facts[name] for name in ("versions", "pretraining_tasks")}
-    return step.made(
-        {"revision": found.revision, **shown},
-        version=found.revision,
-        params={**facts["settings"], **counts},
-        metrics={"parameters": facts["parameters"]},
-        tags={"certify.base_model": "compact", "certify.base_revision": found.revision},
-        curves={"loss": [(point["step"], point["loss"]) for point in facts["loss_curve"]]},
-        files={found.folder / name: "model" for name in ("provenance.json", "config.json")},
+    @dg.asset(
+        **project.about("judges/compact_model", LM_GROUP, partitions=None),
+        kinds={"safetensors"},
+        **on_device("compact"),
     )
+    def model(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> MaterializeResult:
+        """Verify the causal language model that comes with the package.
+
+        The judges base, sft and grpo start from it. Every file must match its provenance.
+        """
+        with asset_step(project, context, data_root, mlflow) as step:
+            found = compact.require_shipped()
+            facts = found.provenance
+            shown = {name: facts[name] for name in ("versions", "pretraining_tasks")}
+            return step.made(
+                {"revision": found.revision, **shown},
+                version=found.revision,
+                params={**facts["settings"], "runs": facts["runs"], "tokens": facts["tokens"]},
+                metrics={"parameters": facts["parameters"]},
+                tags={"certify.base_model": "compact", "certify.base_revision": found.revision},
+                curves={"loss": [(point["step"], point["loss"]) for point in facts["loss_curve"]]},
+                files={found.folder / name: "model" for name in ("provenance.json", "config.json")},
+            )
+
+    return model
 
 
 @check("judges/compact_model", blocking=True, partitioned=False)
