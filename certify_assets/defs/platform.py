@@ -4,13 +4,12 @@ from typing import Any
 
 import dagster as dg
 
-from certify_assets.defs.checks import asked_together
 from certify_assets.defs.corpora.assets import corpus_assets
 from certify_assets.defs.corpora.checks import corpus_checks
 from certify_assets.defs.jobs import platform_jobs, weekly_schedule
 from certify_assets.defs.judges.assets import judge_assets
-from certify_assets.defs.judges.checks import judge_checks, monitor_checks
-from certify_assets.defs.judges.models import compact_model, task_disjoint
+from certify_assets.defs.judges.checks import judge_checks
+from certify_assets.defs.judges.models import compact_model, compact_model_check
 from certify_assets.defs.operations.assets import operation_assets, recertify_assets, review_assets
 from certify_assets.defs.operations.checks import operation_checks, recertify_checks, review_checks
 from certify_assets.defs.operations.sensors import platform_sensors
@@ -32,13 +31,13 @@ def platform_definitions(project: Project) -> dg.Definitions:
         *(*review_assets(project), *recertify_assets(project)),
     ]
     checks = [
-        *(*corpus_checks(project), *judge_checks(project), *monitor_checks(project)),
+        *(*corpus_checks(project), *judge_checks(project)),
         *(*comparison_checks(project), *operation_checks(project)),
         *(*review_checks(project), *recertify_checks(project)),
     ]
     if any(spec.reads_compact for spec in project.judges.values()):
         assets.append(compact_model(project))
-        checks += asked_together(project, [task_disjoint])
+        checks.append(compact_model_check(project))
     if project.studied:
         assets += study_assets(project)
         checks += research_checks(project)

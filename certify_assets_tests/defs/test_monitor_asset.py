@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from certify_assets.defs.judges.assets import judge_assets
-from certify_assets.defs.judges.checks import monitor_checks
+from certify_assets.defs.judges.checks import judge_checks
 from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.defs.running import PROJECT, materialize
@@ -31,7 +31,7 @@ def store(operated: Store) -> Store:
 
 
 def run(store: Store, **options: bool) -> dg.ExecuteInProcessResult:
-    assets = [*judge_assets(PROJECT), *monitor_checks(PROJECT)]
+    assets = [*judge_assets(PROJECT), *judge_checks(PROJECT)]
     return materialize(assets, store, selection=dg.AssetSelection.assets(KEY), **options)
 
 

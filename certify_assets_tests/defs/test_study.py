@@ -5,9 +5,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from certify_assets.defs.checks import asked_together, check
+from certify_assets.defs.checks import asked_together
 from certify_assets.defs.research.assets import study_assets
-from certify_assets.defs.research.checks import certifiability_model_honest
+from certify_assets.defs.research.checks import research_checks
 from certify_assets.operations.checks import Verdict
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import score_as_base
@@ -15,7 +15,7 @@ from certify_assets_tests.defs.running import PROJECT, materialize
 
 
 def run(root: Store | Path) -> dg.ExecuteInProcessResult:
-    checks = asked_together(PROJECT, [certifiability_model_honest])
+    checks = research_checks(PROJECT)
     (law,) = (made for made in study_assets(PROJECT) if made.key.path[-1] == "certifiability")
     return materialize([law, *checks], root, None)
 
@@ -53,18 +53,17 @@ def test_three_corpora_are_fitted_with_a_warning(corpora: Store) -> None:
 
 
 def test_a_check_that_fails_leaves_the_others_of_its_step_their_answer(tmp_path: Path) -> None:
-    @check("corpora/comparison", partitioned=False)
     def broken(_: Store) -> Verdict:
         raise ValueError("no answer")
 
-    @check("corpora/comparison", partitioned=False)
     def holds(_: Store) -> Verdict:
         return Verdict.of(True, "it holds.")
 
     @dg.asset(key=PROJECT.key("corpora/comparison"))
     def checked() -> None: ...
 
-    checks = asked_together(PROJECT, [broken, holds])
-    result = materialize([checked, *checks], tmp_path, None, raise_on_error=False)
+    asked = {"corpora/comparison": [broken, holds]}
+    checks = asked_together(PROJECT, asked, partitioned=False)
+    result = materialize([checked, checks], tmp_path, None, raise_on_error=False)
     assert not result.success
     assert [found.check_name for found in result.get_asset_check_evaluations()] == ["holds"]

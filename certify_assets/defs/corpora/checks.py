@@ -1,13 +1,13 @@
 """Checks of a corpus: leaks, separate tasks and splits block; Great Expectations warns."""
 
 from dataclasses import asdict
-from functools import partial
+from functools import partial, update_wrapper
 
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import SPLITS
-from certify_assets.defs.checks import asked_together, check
+from certify_assets.defs.checks import asked_together
 from certify_assets.defs.names import corpora_partitions
 from certify_assets.defs.project import Project
 from certify_assets.defs.resources import DataRoot
@@ -16,7 +16,6 @@ from certify_assets.operations.checks import Verdict
 from certify_assets.reports.corpus_page import check_table
 
 
-@check("corpora/trajectories", blocking=True)
 def no_leak_field(corpus: Corpus) -> Verdict:
     """No text quotes a key by which a harness records the outcome."""
     found = corpus.harness_keys()
@@ -28,7 +27,6 @@ def no_leak_field(corpus: Corpus) -> Verdict:
     )
 
 
-@check("corpora/trajectories", blocking=True)
 def separate_tasks(corpus: Corpus) -> Verdict:
     """No task has several ids: no two share their instruction or copies of runs.
 
@@ -51,7 +49,6 @@ def disjoint_tasks(corpus: Corpus, split: str) -> Verdict:
     return Verdict("PASS", f"{tasks:,} tasks, all of them in this split alone")
 
 
-@check("corpora/leak_controls", blocking=True)
 def no_structural_leak(corpus: Corpus) -> Verdict:
     """Length, steps, agent and verdict phrases alone do not predict the outcome.
 
@@ -78,16 +75,6 @@ def no_structural_leak(corpus: Corpus) -> Verdict:
 
 def corpus_checks(project: Project) -> list[dg.AssetChecksDefinition]:
     """Return every check of this domain."""
-    of_splits = [
-        check(
-            f"corpora/{split}_split",
-            blocking=True,
-            named_by=disjoint_tasks,
-            step="corpora/splits",
-        )(partial(disjoint_tasks, split=split))
-        for split in SPLITS
-    ]
-    asked = [no_leak_field, separate_tasks, *of_splits, no_structural_leak]
 
     @dg.asset_check(
         asset=project.key("corpora/trajectories"),
@@ -122,4 +109,23 @@ def corpus_checks(project: Project) -> list[dg.AssetChecksDefinition]:
             metadata={"expectations": dg.MetadataValue.table(records)},
         )
 
-    return [*asked_together(project, asked), data_quality]
+    of_splits = {
+        f"corpora/{split}_split": update_wrapper(
+            partial(disjoint_tasks, split=split), disjoint_tasks
+        )
+        for split in SPLITS
+    }
+    of_runs = (no_leak_field, separate_tasks)
+    return [
+        asked_together(project, {"corpora/trajectories": of_runs}, blocking=of_runs),
+        asked_together(
+            project,
+            {asset: [ask] for asset, ask in of_splits.items()},
+            blocking=of_splits.values(),
+            step="corpora/splits",
+        ),
+        asked_together(
+            project, {"corpora/leak_controls": [no_structural_leak]}, blocking=[no_structural_leak]
+        ),
+        data_quality,
+    ]

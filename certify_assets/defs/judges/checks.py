@@ -1,10 +1,8 @@
 """Checks of every judge: the certificate recomputes, the audit holds, TEST was read once."""
 
-from collections.abc import Callable
-
 import dagster as dg
 
-from certify_assets.defs.checks import AssetQuestion, asked_together, check
+from certify_assets.defs.checks import asked_together
 from certify_assets.defs.project import Project
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import HARVEST_JUDGES
@@ -14,38 +12,24 @@ from certify_assets.operations.checks import Verdict
 from certify_assets.reports import judge_page
 from certify_assets.words import WORDS
 
-Ask = Callable[[JudgedCorpus], Verdict]
-
 
 def judge_checks(project: Project) -> list[dg.AssetChecksDefinition]:
     """Return the checks of every judge: the platform's, and those of the user's document."""
-    asked: list[tuple[str, bool, Ask]] = [
-        ("certificate", True, reproducible),
-        ("certificate", False, certified),
-        ("certificate", False, canary_lift),
-        ("audit", True, audit_verdict),
-        ("audit", True, test_ledger),
-    ]
-    harvested = [name for name in HARVEST_JUDGES if name in project.judges]
-    return asked_together(
-        project,
-        [
-            *(_check(name, *what) for name in project.judges for what in asked),
-            *(_check(name, "model", True, pseudo_labels_stay_out) for name in harvested),
-        ],
-    )
-
-
-def monitor_checks(project: Project) -> list[dg.AssetChecksDefinition]:
-    """Return the check of every judge's monitor."""
-    return asked_together(
-        project, [_check(name, "monitor", False, no_alarm) for name in project.judges]
-    )
-
-
-def _check(judge: str, part: str, blocking: bool, ask: Ask) -> AssetQuestion:
-    made = check(f"judges/{judge}/{part}", blocking=blocking, named_by=ask)
-    return made(lambda corpus: ask(JudgedCorpus(corpus, judge)))
+    blocking = (reproducible, audit_verdict, test_ledger, pseudo_labels_stay_out)
+    found = []
+    for judge in project.judges:
+        asked = {
+            "certificate": [reproducible, certified, canary_lift],
+            "audit": [audit_verdict, test_ledger],
+            "monitor": [no_alarm],
+        }
+        if judge in HARVEST_JUDGES:
+            asked["model"] = [pseudo_labels_stay_out]
+        found += [
+            asked_together(project, {f"judges/{judge}/{part}": asks}, blocking=blocking)
+            for part, asks in asked.items()
+        ]
+    return found
 
 
 def reproducible(judge: JudgedCorpus) -> Verdict:

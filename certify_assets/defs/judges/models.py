@@ -15,7 +15,7 @@ from certify_assets.defs.assets import (
     about_judge,
     asset_step,
 )
-from certify_assets.defs.checks import check
+from certify_assets.defs.checks import asked_together
 from certify_assets.defs.names import LM_GROUP, corpora_partitions
 from certify_assets.defs.policies import on_device
 from certify_assets.defs.project import Project
@@ -212,7 +212,12 @@ def compact_model(project: Project) -> dg.AssetsDefinition:
     return model
 
 
-@check("judges/compact_model", blocking=True, partitioned=False)
+def compact_model_check(project: Project) -> dg.AssetChecksDefinition:
+    """Return the check of that asset."""
+    asked = {"judges/compact_model": [task_disjoint]}
+    return asked_together(project, asked, blocking=[task_disjoint], partitioned=False)
+
+
 def task_disjoint(store: Store) -> Verdict:
     """No task that the model was pretrained on is in RL, CAL or TEST of an embedded corpus.
 

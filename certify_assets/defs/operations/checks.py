@@ -3,7 +3,7 @@
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.checks import asked_together, check
+from certify_assets.defs.checks import asked_together
 from certify_assets.defs.project import Project
 from certify_assets.operations import checks
 from certify_assets.operations.checks import Verdict
@@ -17,32 +17,28 @@ _WARN, _ERROR = 0.10, 0.25
 
 
 def operation_checks(project: Project) -> list[dg.AssetChecksDefinition]:
-    """Return the checks of the decisions."""
-    asked = [
-        # rows that were refused go to review: what comes after is for that
-        check("operations/decisions")(checks.deployment_stands),
-        check("operations/batch_certificates")(checks.batches_certified),
+    """Return the checks of the decisions; rows that were refused go to review, so none blocks."""
+    return [
+        asked_together(project, {"operations/decisions": [checks.deployment_stands]}),
+        asked_together(project, {"operations/batch_certificates": [checks.batches_certified]}),
     ]
-    return asked_together(project, asked)
 
 
 def recertify_checks(project: Project) -> list[dg.AssetChecksDefinition]:
     """Return the checks of monitor and recertification, each of three states."""
-    asked = [
-        check("operations/monitor")(checks.no_alarm),
-        check("operations/recertification")(checks.delta_left),
-        check("operations/recertification")(checks.audit_sample_complete),
-        check("operations/recertification")(checks.not_expired),
+    asked = [checks.delta_left, checks.audit_sample_complete, checks.not_expired]
+    return [
+        asked_together(project, {"operations/monitor": [checks.no_alarm]}),
+        asked_together(project, {"operations/recertification": asked}),
     ]
-    return asked_together(project, asked)
 
 
 def review_checks(project: Project) -> list[dg.AssetChecksDefinition]:
     """Return the checks of the labels."""
-    return asked_together(project, [reviewers_agree, labels_of_known_runs])
+    asked = {"operations/reviewed_labels": [reviewers_agree, labels_of_known_runs]}
+    return [asked_together(project, asked)]
 
 
-@check("operations/reviewed_labels")
 def reviewers_agree(corpus: Corpus) -> Verdict:
     """Two reviewers differ on at most 10 % of the runs that both labelled; ERROR above 25 %.
 
@@ -64,7 +60,6 @@ def reviewers_agree(corpus: Corpus) -> Verdict:
     )
 
 
-@check("operations/reviewed_labels")
 def labels_of_known_runs(corpus: Corpus) -> Verdict:
     """Every label is of a run that was decided: ERROR where a labelled batch is gone."""
     unknown = label_table(corpus).unknown

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.checks import asked_together, check
+from certify_assets.defs.checks import asked_together
 from certify_assets.defs.project import Project
 from certify_assets.operations import comparison
 from certify_assets.operations.checks import Verdict
@@ -13,15 +13,15 @@ from certify_assets.storage.store import Store
 
 def comparison_checks(project: Project) -> list[dg.AssetChecksDefinition]:
     """Return the checks of the comparison of a corpus's judges."""
-    return asked_together(project, [beats_controls, same_rows])
+    return [asked_together(project, {"corpora/comparison": [beats_controls, same_rows]})]
 
 
 def research_checks(project: Project) -> list[dg.AssetChecksDefinition]:
     """Return the checks of studies and tables."""
-    return asked_together(project, [certifiability_model_honest])
+    asked = {"research/certifiability": [certifiability_model_honest]}
+    return [asked_together(project, asked, partitioned=False)]
 
 
-@check("corpora/comparison")
 def beats_controls(corpus: Corpus) -> Verdict:
     """Every judge of a language model, or of the structure of a run, ranks better than controls.
 
@@ -39,7 +39,6 @@ def beats_controls(corpus: Corpus) -> Verdict:
     return Verdict.of(not said, " ".join(said) or above, otherwise="WARN")
 
 
-@check("corpora/comparison")
 def same_rows(corpus: Corpus) -> Verdict:
     """All judges scored the same labelled CAL rows, all of them."""
     document = corpus.store.read_json(comparison.comparison_key(corpus.name))
@@ -48,7 +47,6 @@ def same_rows(corpus: Corpus) -> Verdict:
     return Verdict.of(not said, " ".join(said) or every, otherwise="WARN")
 
 
-@check("research/certifiability", partitioned=False)
 def certifiability_model_honest(store: Store) -> Verdict:
     """The fit has at least seven corpora, as in the paper, and depends on no single one.
 
