@@ -270,8 +270,7 @@ def _sum_up(client: Any, experiment: str, summary: Summary, head: str, now: int)
         inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", read.context)]))
     if inputs:
         client.log_inputs(run, inputs)
-    figures = []
-    model = _logged_model(client, made, summary) if summary.metrics else ""
+    model, figures = _logged_model(client, made, summary, now) if summary.metrics else ("", [])
     for metric, value in summary.metrics.items():
         of: dict[str, str] = {}
         if value is not None:
@@ -288,33 +287,57 @@ def _sum_up(client: Any, experiment: str, summary: Summary, head: str, now: int)
     return run
 
 
-def _logged_model(client: Any, run: Any, summary: Summary) -> str:
-    """Return the logged model of a summary, which has its metrics for each data set."""
-    from mlflow.entities import LoggedModelOutput
+def _logged_model(client: Any, run: Any, summary: Summary, now: int) -> tuple[str, list[Any]]:
+    """Return the logged model of a summary, which has its metrics for each data set.
+
+    For a new one, also return the metrics of the last one that still hold.
+    """
+    from mlflow.entities import LoggedModelOutput, Metric
 
     gone = {name for name, value in summary.metrics.items() if value is None}
+    shown: dict[str, Any] = {}
     # MLflow returns them in no order
     made = {item.step: item.model_id for item in (run.outputs.model_outputs if run.outputs else ())}
     if made:
         # a logged model shows a metric that was taken back as 0, so it gets a successor
         last = str(made[max(made)])
-        shown = {item.key for item in client.get_logged_model(last).metrics or ()}
-        if not gone & shown:
-            return last
+        shown = {item.key: item for item in client.get_logged_model(last).metrics or ()}
+        if not gone & shown.keys():
+            return last, []
     where, name = run.info, summary.name
     model = client.create_logged_model(
         where.experiment_id, name, where.run_id, tags={**_SOURCE, **summary.tags}
     )
     client.finalize_logged_model(model.model_id, "READY")
     client.log_outputs(where.run_id, [LoggedModelOutput(model.model_id, len(made))])
-    return str(model.model_id)
+    successor = str(model.model_id)
+    kept = [
+        Metric(
+            *(item.key, item.value, now, item.step),
+            model_id=successor,
+            dataset_name=item.dataset_name,
+            dataset_digest=item.dataset_digest,
+        )
+        for name, item in shown.items()
+        if name not in summary.metrics
+    ]
+    return successor, kept
 
 
 def _register_prompt(client: Any, name: str, template: Prompt) -> None:
-    """Register a prompt, as a new version where the last one differs."""
-    known = client.load_prompt(name, allow_missing=True)
-    if known is None or known.template != template:
-        client.register_prompt(name, template)
+    """Register a prompt, as a new version where the last one differs; warn if that fails."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        known = client.load_prompt(name, allow_missing=True)
+        if known is None or known.template != template:
+            client.register_prompt(name, template)
+    except MlflowException as error:
+        # some servers keep runs, and no prompts
+        logging.getLogger("certify_assets").warning(
+            f"MLflow did not take the prompt {name} ({said_by(error)}); the record is complete "
+            "without it."
+        )
 
 
 class Recorded(NamedTuple):

@@ -122,8 +122,8 @@ def test_a_judge_has_a_logged_model_with_metrics_by_data_set(
     write_record(store, _record("again", summary=_summary(error=None, auroc=0.7)))
     found = client.get_run(model.source_run_id).outputs.model_outputs
     first, second = sorted(found, key=lambda item: item.step)
-    assert [item.key for item in client.get_logged_model(second.model_id).metrics] == ["auroc"]
-    assert first.model_id == model.model_id
+    kept = {item.key: item.value for item in client.get_logged_model(second.model_id).metrics}
+    assert kept == {"auroc": 0.7, "cost": 0.0} and first.model_id == model.model_id
 
 
 def test_a_page_is_kept_in_the_run_of_its_judge(
@@ -148,6 +148,23 @@ def test_a_prompt_has_a_version_in_the_registry_for_each_text(
         write_record(store, _record("model", prompts={"certify-served": asked}))
     last = Tracker.for_store(store)._client().load_prompt("certify-served")
     assert last.version == 2 and last.template == asked and last.variables == {"run"}
+
+
+def test_a_server_that_keeps_no_prompts_keeps_the_record(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    from mlflow.exceptions import MlflowException
+    from mlflow.tracking import MlflowClient
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise MlflowException("no prompt registry")
+
+    monkeypatch.setattr(MlflowClient, "load_prompt", refuse)
+    recorded = write_record(store, _record("model", prompts={"certify-served": "RUN {{run}}"}))
+    assert recorded.url is not None and "prompt certify-served (no prompt registry)" in caplog.text
+    (run,) = _runs(store)
+    assert run.data.metrics == {"coverage": 0.5}
 
 
 def test_two_first_steps_at_once_make_one_summary(
