@@ -264,12 +264,12 @@ class SideDraw:
         return Progress(runs, labels, wrong, one.table.limit, wanted, runs - before)
 
     def wanted(self, outcomes: Mapping[str, int], tied: AbstractSet[str]) -> set[str]:
-        """Return the runs to label now: those of `progress`, and tied ones of earlier sets."""
+        """Return the runs to label now: tied ones on which a set rests, else those of `progress`."""
         best = {**outcomes, **dict.fromkeys(tied, 1 - self.wrong)}
-        now = self.progress(outcomes, tied)
         crossed = zip(self.sets, self.crossings(best), strict=False)
-        earlier = {name for one, labels in crossed for name in one.names[:labels]}
-        return (tied & earlier) | {*(now.wanted if now else ())}
+        rests = {name for one, labels in crossed for name in one.names[:labels] if name in tied}
+        now = self.progress(outcomes, tied)
+        return rests or {*(now.wanted if now else ())}
 
     def close(self, outcomes: Mapping[str, int]) -> BatchCertificate:
         """Certify the widest set that the labels allow.

@@ -57,7 +57,7 @@ def test_drawn_runs_come_first_in_the_order_of_the_draw(batch: ProvisionalBatch)
     audit = audit_of(batch)
     assert audit.labels_used < 3
     # its label is forecast as right, and later labels with it
-    known = audit.outcomes | {wanted[1]: agreeing(audit)[wanted[1]]}
+    known = {**audit.outcomes, wanted[1]: agreeing(audit)[wanted[1]]}
     assert {*audit.wanted} == {wanted[1], *audit.draw.wanted(known)}
     (draw,) = queue.budget.draws
     assert draw.saved > 0 and "a third reviewer settles 1 tied run" in draw.sentence()

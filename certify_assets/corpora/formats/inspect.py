@@ -300,7 +300,8 @@ def _drafts(file: SourceFile, log: Any, samples: _Samples, reading: Reading) -> 
     for row, (place, found) in enumerate(samples, 1):
         # a place in the log is more than its row to a reader
         for run in reading.runs([(f"{file.name} {place}", found)], draft):
-            seen = f"sample {found['id']} epoch {found['epoch']}"
+            sample = mapping(found)
+            seen = f"sample {sample['id']} epoch {sample['epoch']}"
             yield replace(run, origin=reading.origin(file, row)._replace(place=seen))
     if not row:
         reading.drop("file_without_samples", f"{file.name} has no sample.")
