@@ -264,7 +264,7 @@ class SideDraw:
         return Progress(runs, labels, wrong, one.table.limit, wanted, runs - before)
 
     def wanted(self, outcomes: Mapping[str, int], tied: AbstractSet[str]) -> set[str]:
-        """Return the runs to label now: tied ones on which a set rests, else those of `progress`."""
+        """Return the runs to label now: tied ones that a set rests on, else those of `progress`."""
         best = {**outcomes, **dict.fromkeys(tied, 1 - self.wrong)}
         crossed = zip(self.sets, self.crossings(best), strict=False)
         rests = {name for one, labels in crossed for name in one.names[:labels] if name in tied}
