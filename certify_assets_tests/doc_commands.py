@@ -127,6 +127,8 @@ def workplace(folder: Path) -> Iterator[None]:
     settings = {
         "CERTIFY_ROOT": str(folder / ".certify"),
         "DAGSTER_HOME": str(folder / ".certify/dagster"),
+        # python and certify are those of this environment
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "COLUMNS": "80",
         "NO_COLOR": "1",
     }
