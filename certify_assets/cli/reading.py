@@ -335,7 +335,7 @@ def labelled_rows(table: ScoreTable, labels: Path | None, reading: ReadingOption
         scored = table.take(~np.isnan(table.scores))
         if waiting := found.waiting.intersection(names_of(scored)[1]):
             raise InputError(
-                f"{labels} is the file of a draw, and {len(waiting):,} of its runs have no label. "
+                f"{labels} is the file of a draw. Its runs without a label: {len(waiting):,}. "
                 "Label all of them: the first ones alone are no random sample."
             )
         found = replace(found, waiting=None)

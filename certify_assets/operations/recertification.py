@@ -283,8 +283,8 @@ def _unfit(plan: Plan, delta: float) -> str:
     # whether a run gets a label may depend on its outcome, which no proof allows for
     if waiting := len(plan.counted.unresolved):
         return (
-            f"{waiting:,} drawn runs are open or tied, and a proof needs the label of each. Label "
-            "them, or set the promise of the corpus to confident."
+            f"Drawn runs that are open or tied: {waiting:,}. A proof needs the label of each. "
+            "Label them, or set the promise of the corpus to confident."
         )
     tasks, level = int(plan.rows["task_id"].nunique()), delta / plan.candidates
     several = tasks < len(plan.rows)

@@ -155,8 +155,8 @@ def test_the_first_labels_of_a_draw_stand_for_no_others(call: Call, tables: Path
     for asked, said in (
         ("certificate s.csv --labels draw.csv", "the file of a draw"),
         ("doctor s.csv --labels draw.csv", "the file of a draw"),
-        ("audit c.json s.csv --labels draw.csv", f"{last.sum()} of its runs have no label"),
-        ("monitor c.json s.csv --labels draw.csv", f"{last.sum()} of its runs have no label"),
+        ("audit c.json s.csv --labels draw.csv", f"runs without a label: {last.sum()}."),
+        ("monitor c.json s.csv --labels draw.csv", f"runs without a label: {last.sum()}."),
         ("certificate merged.csv --set unlabelled=drop", "has the column drawn_by of a draw"),
         ("doctor merged.csv", "has the column drawn_by of a draw"),
     ):

@@ -258,7 +258,7 @@ def test_a_proof_waits_for_the_label_of_every_drawn_run(store: Store) -> None:
         for who in reviewers:
             label_rows(store, "one", rows[last], reviewer=who, flip=lambda _, odd=who == "bob": odd)
         document, said = recertify(judge_of(store))
-        assert document is None and "1 drawn runs are open or tied" in said
+        assert document is None and "Drawn runs that are open or tied: 1." in said
     assert read_spending(Corpus(store, "one")).claims == ()
     label_rows(store, "one", rows[last], reviewer="cyd")
     document, _ = recertify(judge_of(store))
