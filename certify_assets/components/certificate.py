@@ -1,7 +1,7 @@
-"""A certificate for an asset of your own: what a judge may decide alone among its runs.
+"""The component that certifies a table of scores in an asset of your own project.
 
-The document is kept in the metadata of the materialization, so no IO manager has to store it and
-no data root is needed. Numerical libraries are loaded when an asset runs.
+The certificate is kept in the metadata of the materialization, so it needs neither an IO manager
+nor a data root. Numerical libraries are loaded when an asset runs.
 """
 
 # Dagster reads the annotations of its functions as they are, so those of a context are no strings
@@ -79,7 +79,7 @@ class CertificateComponent(dg.Component, dg.Resolvable, dg.Model):
 
     @classmethod
     def model(cls) -> type[pydantic.BaseModel]:
-        """Return the schema of the YAML file, with what each field means."""
+        """Return the schema of the YAML file, with the meaning of each field."""
         derived = super().model()
         for name, field in derived.model_fields.items():
             # Dagster keeps those of required fields alone
@@ -111,18 +111,18 @@ class _Source:
         self.asked = asked
         self.key = dg.AssetKey.from_user_string(asked.asset)
         self.path = None if asked.path is None else (folder / asked.path).resolve()
-        # a file is read where it is needed, a value comes from the IO manager of its asset
+        # a file is read by each asset, a value comes from the IO manager of its asset
         self.ins = {"table": dg.AssetIn(self.key)} if self.path is None else {}
         self.deps = [] if self.path is None else [self.key]
 
     def named(self, name: str) -> dg.AssetKey:
-        """Return a key next to that of the table."""
+        """Return the key of the table with `_name` added."""
         return dg.AssetKey([*self.key.path[:-1], f"{self.key.path[-1]}_{name}"])
 
     def read(
         self, inputs: Mapping[str, Any], issued: "CertificateSet | None" = None
     ) -> "ScoreTable":
-        """Read the table, or read it as that of certificates was read."""
+        """Read the table; with `issued`, by the settings of those certificates."""
         from certify_assets.tables.score_table import read_score_table
         from certify_assets.tables.settings import ReadingOptions, TableSettings
 
@@ -133,7 +133,7 @@ class _Source:
         return read_score_table(value, reading)
 
     def _frame(self, loaded: Any) -> Any:
-        """Return a frame; of a mapping, as IO managers load partitions, all frames as one."""
+        """Return the loaded frame; partitions, loaded as a mapping, are joined to one."""
         parts = [*loaded.values()] if isinstance(loaded, Mapping) else [loaded]
         found = [part for part in parts if hasattr(part, "columns")]
         others = [part for part in parts if part is not None and not hasattr(part, "columns")]

@@ -1,4 +1,4 @@
-"""What the assets of a certificate compute: the certificate, its page, decisions, its monitor."""
+"""Computations of the certificate component: certificate, metadata, decisions and monitoring."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _MEANING: Final = "https://github.com/certify-assets/certify_assets/blob/main/do
 
 
 def certified(table: ScoreTable, *, alpha: float, side: str, promise: str | None) -> CertificateSet:
-    """Certify on the labelled rows of a table; of one with splits, on those with split=cal."""
+    """Certify the labelled rows of a table; if it has splits, only those with split=cal."""
     certifier = Certifier.of(**table.choose_split("cal").labelled().evidence)
     return issue(certifier, {"alpha": alpha}, side=side, promise=promise)
 
 
 def by_words(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Name shares or counts of runs by what becomes of them."""
+    """Rename shares or counts by decision: reject becomes auto-fail, and so on."""
     return {word: values[name] for name, word in WORDS.items() if name in values}
 
 
 def figures(found: CertificateSet, table: ScoreTable) -> dict[str, Any]:
-    """Return the metadata of a certificate: what it means, its figures, and a link to the terms."""
+    """Return the metadata of a certificate: its meaning, its figures, and a link to the promise."""
     sides, lead = found.sides, found.certificates[0]
     findings = {
         f"- {finding['code']}: {finding['message']}"
@@ -77,8 +77,8 @@ def _held_out(found: CertificateSet, table: ScoreTable) -> str:
 def decided(issued: CertificateSet, table: ScoreTable) -> tuple[dict[str, pd.DataFrame], str]:
     """Return the runs without an outcome as the frames auto_decided and needs_review.
 
-    Those for review begin with the middle between the thresholds. The sentence says how many tasks
-    are those of the certificate.
+    Runs in the middle between the thresholds come first for review. The sentence says how many
+    of these tasks the certificate was computed from; it is empty if all are new.
     """
     if table.outcomes is not None:
         table = table.take(table.outcomes < 0)
@@ -95,9 +95,9 @@ def decided(issued: CertificateSet, table: ScoreTable) -> tuple[dict[str, pd.Dat
 
 
 def follow(issued: CertificateSet, table: ScoreTable) -> tuple[bool, str, dict[str, float]]:
-    """Follow each certified side over the rows of new tasks that have a label.
+    """Monitor each certified side on the labelled rows of new tasks.
 
-    Returns whether there is an alarm, what is known, and the e-value of each side.
+    Returns whether there is an alarm, the result in words, and the e-value of each side.
     """
     certified = [item for item in issued.certificates if item.certified]
     if not certified:

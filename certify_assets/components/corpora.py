@@ -41,7 +41,7 @@ attributes:
 """
 
 
-# what a file says of a corpus is what its configuration has, in types that YAML has
+# fields of the configuration of a corpus, in types of YAML
 _TYPES: dict[str, Any] = {
     "paths": list[str],
     "options": dict[str, Any],
@@ -69,7 +69,7 @@ class DeclaredCorpus(_Declared):  # type: ignore[misc]
 
     @classmethod
     def model(cls) -> type[pydantic.BaseModel]:
-        """Return the schema of one corpus in the YAML file, with the names that there are."""
+        """Return the schema of one corpus in the YAML file, with the known profiles and judges."""
         described = super().model()
         return _schema(described, profile=_one_of(PROFILES), judge=_one_of(known_judges()))
 
@@ -79,7 +79,7 @@ class DeclaredCorpus(_Declared):  # type: ignore[misc]
         Raises
         ------
         InputError
-            If the name, format, an option or the profile is not one there is.
+            If the name is not allowed, or format, option or profile is unknown.
         """
         values = {name: getattr(self, name) for name in _FIELDS}
         values["paths"] = tuple(
@@ -129,7 +129,7 @@ class Corpora(dg.Component, dg.Resolvable, dg.Model):
 
     @classmethod
     def model(cls) -> type[pydantic.BaseModel]:
-        """Return the schema of the YAML file, where the list of corpora is no template."""
+        """Return the schema of the YAML file, where corpora are a list, not a template."""
         # a list or a template: `dg check yaml` could say of a wrong field only that neither fits
         return _schema(
             super().model(),
@@ -139,7 +139,7 @@ class Corpora(dg.Component, dg.Resolvable, dg.Model):
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
-        """Return who owns the component and what it makes."""
+        """Return owners, tags and products of the component."""
         return dg.ComponentTypeSpec(
             owners=list(OWNERS),
             tags=["certify"],
@@ -149,12 +149,12 @@ class Corpora(dg.Component, dg.Resolvable, dg.Model):
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the platform with the sensor of these corpora; their files are not read.
 
-        Of several files of one project, the first gives the platform and every one its sensor.
+        If a project has several files, the first defines the platform and each defines a sensor.
 
         Raises
         ------
         DagsterInvalidDefinitionError
-            If a file names what there is not, or two files differ.
+            If a file names something unknown, or two files differ.
         """
         try:
             return self._definitions(context)
@@ -180,7 +180,7 @@ class Corpora(dg.Component, dg.Resolvable, dg.Model):
 
 
 def one_project(declared: Sequence[Corpora]) -> Project:
-    """Return the project that several files give together; refuse two that differ."""
+    """Return the settings of several files together; refuse files that differ."""
     settings: dict[str, Any] = {}
     for name in ("key_prefix", "judges"):
         for value in (getattr(item, name) for item in declared):

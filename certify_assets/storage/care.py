@@ -177,7 +177,7 @@ def _named(connection: sa.Connection) -> list[str]:
 
 
 class Freed(NamedTuple):
-    """What was removed."""
+    """Number and size of the removed objects."""
 
     objects: int
     bytes: int

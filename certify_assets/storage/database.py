@@ -99,7 +99,7 @@ events = sa.Table(
     text_column("sha256"),
     sa.UniqueConstraint("corpus", "token", "part", name="events_token"),
     sa.Index("events_kind", "corpus", "kind", "subject", "sequence"),
-    # the last event of a kind, whatever its subject
+    # for the last event of a kind, of any subject
     sa.Index("events_last", "corpus", "kind", "sequence"),
 )
 #: hashes that payloads had before a name was taken out of them

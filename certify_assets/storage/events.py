@@ -99,7 +99,7 @@ class Event(NamedTuple, Generic[P]):
 
     @property
     def content(self) -> P:
-        """What it says."""
+        """The payload, parsed."""
         return cast("P", _KINDS[self.kind].model_validate_json(self.payload))
 
     @property

@@ -1,4 +1,4 @@
-"""A data root by its keys, at one moment or now, and the two ways to change it."""
+"""The data root as documents and tables by key, and the two ways to change it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Pins(NamedTuple):
     areas: frozenset[str] = frozenset()  # keys, and folders with all that is below them
 
     def cover(self, key: str) -> bool:
-        """Whether a key is of these areas."""
+        """Whether a key lies in these areas."""
         return any(f"{key}/".startswith(f"{area}/") for area in self.areas)
 
 

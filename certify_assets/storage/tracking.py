@@ -359,7 +359,7 @@ def write_record(store: Store, record: Record) -> Recorded:
         # no MLflow is configured, so that none will ever take it
         return Recorded(None, str(error))
     except Exception as error:
-        # whatever MLflow's backend raises: no result may depend on the record of it
+        # any exception of MLflow's backend: no result may depend on its record
         reason = f"{type(error).__name__}: {said_by(error)}"
         _FAILED[place] = (time.monotonic(), reason)
         return Recorded(None, reason)

@@ -55,12 +55,13 @@ class Table:
     names
         All columns, as the file calls them.
     columns
-        Those wanted and found, by their wanted names: numbers as stored, other values as objects.
+        The wanted columns that were found, by the wanted names. Numbers are as stored, other values
+        are objects.
     lines
         The line on which each row begins: headers, blank lines and fields of several lines shift
         them.
     read_as
-        What was understood that a table usually does not need: separators, encodings, names.
+        Sentences on what is unusual in the file: separators, encodings, names.
     """
 
     path: Path
@@ -101,7 +102,7 @@ class Rows(NamedTuple):
 
 
 def matched(names: Sequence[str], wanted: AbstractSet[str]) -> dict[str, str]:
-    """Return a file's names of the wanted columns: equal, or equal but for case and spaces."""
+    """Return a file's names of the wanted columns; an equal name counts before a similar one."""
     found = {name: name for name in names if name in wanted}
     alike: dict[str, list[str]] = {}
     for name in filter(None, names):

@@ -490,7 +490,7 @@ def require_audit_sample(source: Any, places: Integers | None = None) -> bool:
     """Refuse rows that are not an audit sample; return whether the table says where its rows come
     from.
 
-    It checks all rows of a file or frame, or those at some places.
+    All rows are checked, or those at `places`.
     """
     table = read_table(source, _AUDIT_SAMPLE.keys())
     for name in table.columns:

@@ -87,7 +87,7 @@ class _Lines(list[str]):
 
 def csv_text(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> str:
     """Write columns as CSV, with quotes around texts that hold another separator."""
-    # what is of a line's end is written in quotes
+    # csv quotes cells that contain a character of the line terminator
     writer = csv.writer(lines := _Lines(), lineterminator=_QUOTED)
     writer.writerow(names)
     writer.writerows(zip(*columns, strict=True))
