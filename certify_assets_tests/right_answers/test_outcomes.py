@@ -77,8 +77,8 @@ def write_annotated(path: Path, verdict: str) -> Path:
 REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
     "inspect": (
         lambda path: inspect_log(path / "a.json", 1, 2, 3, 4, 5),
-        "a.json row 2, judge: 2 is not an outcome: the values go from 1 to 5. Say where success "
-        "begins with --option threshold=NUMBER. 4 of 5 runs have such values.",
+        "a.json sample 2 epoch 1, judge: 2 is not an outcome: the values go from 1 to 5. Say where "
+        "success begins with --option threshold=NUMBER. 4 of 5 runs have such values.",
     ),
     "inspect list": (
         lambda path: inspect_log(path / "a.json", [1]),
