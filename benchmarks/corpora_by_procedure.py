@@ -15,14 +15,13 @@ standard error. --quick: one embedded corpus, two halvings.
 
 from __future__ import annotations
 
-import argparse
 from itertools import product
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
-from published import DATA, PUBLISHED, labelled_runs, out_of_fold
+from published import corpora_parser, labelled_corpora, out_of_fold
 
 from certify_assets.certificates import Settings, evaluate, observe
 from certify_assets.certificates.counts import count_at
@@ -41,11 +40,8 @@ class Runs(NamedTuple):
     tasks: NDArray[np.str_]
 
 
-def scored(name: str, data: Path) -> Runs | str:
-    """Score the runs of a corpus; a sentence where it is not there."""
-    frame = labelled_runs(name, data)
-    if isinstance(frame, str):
-        return frame
+def scored(frame: pd.DataFrame) -> Runs:
+    """Score the runs of a corpus."""
     outcomes, tasks = frame["outcome"].to_numpy(np.int64), frame["task_id"].to_numpy(str)
     return Runs(out_of_fold(frame)[0], outcomes, tasks)
 
@@ -70,24 +66,16 @@ def halving(runs: Runs, settings: Settings, seed: int) -> list[tuple[float, bool
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--corpus", action="append", choices=(*EMBEDDED, *PUBLISHED))
+    parser = corpora_parser(__doc__)
     parser.add_argument("--halvings", type=int, default=40)
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
-    corpora = given.corpus or [*EMBEDDED, *PUBLISHED]
     if given.quick:
-        corpora, given.halvings = EMBEDDED[:1], 2
+        given.corpus, given.halvings = EMBEDDED[:1], 2
     print(f"{'corpus':22}{'α':>4} {'side':9}{'tasks':>6}  " + "".join(f"{r:18}" for r in RULES))
     rows = []
-    for name in corpora:
-        runs = scored(name, given.data)
-        if isinstance(runs, str):
-            print(runs)
-            continue
+    for name, frame in labelled_corpora(given.corpus, given.data):
+        runs = scored(frame)
         for alpha, side in product((0.1, 0.2), ("reject", "release")):
             asked = Settings(alpha=alpha, delta=DELTA, side=side)
             rows.append(

@@ -1,8 +1,8 @@
 """What few labels decide: against all labels, against what was planned, and against other proofs.
 
     python benchmarks/few_labels.py [TABLE …] [--draws 200] [--quick]
-    python benchmarks/few_labels.py --corpora [--picture FILE.svg] [--data DIR] [--scores DIR]
-    python benchmarks/few_labels.py --baselines [--data DIR] [--scores DIR]
+    python benchmarks/few_labels.py --corpora [--picture FILE.svg] [--data DIR]
+    python benchmarks/few_labels.py --baselines [--data DIR]
 
 Each TABLE is a score table with all outcomes; by default docs/examples/scores.csv. Runs are drawn by
 seeds 0, 1, … and certified on the reject side. A row has the mean coverage over draws with its
@@ -22,14 +22,13 @@ from __future__ import annotations
 
 import argparse
 import math
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 from corpora_by_procedure import Runs, scored
-from published import DATA
+from published import DATA, labelled_corpora
 
 from certify_assets.certificates import Settings, evaluate, observe
 from certify_assets.certificates.auroc import auroc
@@ -281,17 +280,6 @@ def print_baselines(name: str, runs: Runs, draws: int) -> None:
         )
 
 
-def read_runs(names: Sequence[str], data: Path, scores: Path | None) -> Iterator[tuple[str, Runs]]:
-    """Read the corpora that are there, and say which are not."""
-    with tempfile.TemporaryDirectory() as temporary:
-        for name in names:
-            runs = scored(name, data, scores or Path(temporary))
-            if isinstance(runs, str):
-                print(runs)
-            else:
-                yield name, runs
-
-
 def table_rows(path: Path, draws: int) -> None:
     """Print what one run a task of a table decides."""
     table = read_score_table(path)
@@ -317,13 +305,12 @@ def main() -> None:
     parser.add_argument("--baselines", action="store_true")
     parser.add_argument("--picture", type=Path)
     parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--scores", type=Path)
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     if given.corpora:
         draws = given.draws or 50
-        corpora = read_runs(CORPORA, given.data, given.scores)
-        every = [cell for name, runs in corpora for cell in cells(name, runs, draws)]
+        corpora = labelled_corpora(CORPORA, given.data)
+        every = [cell for name, frame in corpora for cell in cells(name, scored(frame), draws)]
         print_corpora(every)
         if given.picture is not None:
             draw_picture(every, given.picture)
@@ -332,8 +319,8 @@ def main() -> None:
         columns = (*BASELINES, "one_run, planned_share 1")
         print(f"| corpus | tasks | runs a task | α | {' | '.join(columns)} |")
         print("|" + "---|" * (4 + len(columns)))
-        for name, runs in read_runs(CORPORA, given.data, given.scores):
-            print_baselines(name, runs, given.draws or 200)
+        for name, frame in labelled_corpora(CORPORA, given.data):
+            print_baselines(name, scored(frame), given.draws or 200)
         return
     print("| table | α | procedure | decided | labels read | all labels, default |")
     print("|---|---|---|---|---|---|")

@@ -14,13 +14,12 @@ of the corpora at the end. --quick: two attempts a task of one embedded corpus, 
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 
-from published import DATA, PUBLISHED, labelled_runs
+from published import PUBLISHED, corpora_parser, labelled_runs
 
 from certify_assets.corpora.config import CorpusConfig, embedded_config, save_config
 from certify_assets.corpora.corpus import Corpus
@@ -112,14 +111,10 @@ def show_law(points: list[Measured]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--corpus", action="append", choices=(*EMBEDDED, *PUBLISHED))
+    parser = corpora_parser(__doc__)
     parser.add_argument("--judge", action="append")
     parser.add_argument("--model", choices=("compact", "smollm2"), default="compact")
     parser.add_argument("--root", type=Path)
-    parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     corpora, judges = given.corpus or (*EMBEDDED, *PUBLISHED), given.judge or JUDGES

@@ -20,7 +20,6 @@ than ⌊αN⌋ errors among the N decided, and `some` that of trials with a cert
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Iterator
@@ -30,7 +29,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from published import DATA, FOLDS, PUBLISHED, labelled_runs, out_of_fold
+from published import FOLDS, PUBLISHED, corpora_parser, labelled_runs, out_of_fold
 
 from certify_assets.certificates import certify
 from certify_assets.certificates.batch import Batch
@@ -147,9 +146,7 @@ def show(row: pd.Series) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--corpus", action="append", choices=(*EMBEDDED, *PUBLISHED))
+    parser = corpora_parser(__doc__)
     parser.add_argument("--batches", type=int, default=200)
     parser.add_argument("--scores", type=Path)
     parser.add_argument("--quick", action="store_true")

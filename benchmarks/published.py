@@ -7,13 +7,14 @@ writes corpus, repository, commit, path and SHA-256 of every published file that
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,26 @@ def labelled_runs(name: str, data: Path) -> pd.DataFrame | str:
     if frame is None:
         return f"{name}: skipped, {data / name} has no archive"
     return frame[frame["outcome"].notna()].reset_index(drop=True)
+
+
+def corpora_parser(about: str) -> argparse.ArgumentParser:
+    """Return a parser with the options that choose corpora."""
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--corpus", action="append", choices=(*EMBEDDED, *PUBLISHED))
+    return parser
+
+
+def labelled_corpora(names: Sequence[str] | None, data: Path) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Read the labelled runs of corpora, by default of all; print which are not there."""
+    for name in names or (*EMBEDDED, *PUBLISHED):
+        frame = labelled_runs(name, data)
+        if isinstance(frame, str):
+            print(frame)
+        else:
+            yield name, frame
 
 
 def out_of_fold(frame: pd.DataFrame, left_out: tuple[str, ...] = ("",)) -> NDArray[np.float64]:

@@ -12,14 +12,12 @@ where nothing is certified) follows: rejected at α = .1 and .2, then released a
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from published import DATA, PUBLISHED, labelled_runs
+from published import corpora_parser, labelled_corpora
 
 from certify_assets.certificates import Settings, evaluate, observe
 from certify_assets.corpora.embedded import EMBEDDED
@@ -62,24 +60,15 @@ def show(name: str, judge: str, row: np.ndarray) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--corpus", action="append", choices=(*EMBEDDED, *PUBLISHED))
+    parser = corpora_parser(__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
-    corpora = given.corpus or [*EMBEDDED, *PUBLISHED]
     if given.quick:
-        corpora, given.seeds = corpora[:1], 1
+        given.corpus, given.seeds = EMBEDDED[:1], 1
     print(f"{'corpus':21} {'judge':10} AUROC  {PROCEDURES[0]:25}{PROCEDURES[1]}")
     found = []
-    for name in corpora:
-        frame = labelled_runs(name, given.data)
-        if isinstance(frame, str):
-            print(frame)
-            continue
+    for name, frame in labelled_corpora(given.corpus, given.data):
         rows = np.array([list(measured(frame, seed)) for seed in range(given.seeds)]).mean(axis=0)
         for judge, row in zip(JUDGES, rows, strict=True):
             show(name, judge, row)
