@@ -3,6 +3,7 @@
 import re
 from html import unescape
 from html.parser import HTMLParser
+from typing import Any
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -28,7 +29,7 @@ class Outline(HTMLParser):
         self.addresses: list[str] = []
         self.handlers: list[str] = []
 
-    def handle_starttag(self, tag, attrs):
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
         self.tags.append(tag)
         if tag not in self.VOID:
             self.open.append(tag)
@@ -40,11 +41,11 @@ class Outline(HTMLParser):
             if name.startswith("on"):
                 self.handlers.append(name)
 
-    def handle_startendtag(self, tag, attrs):
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
         self.handle_starttag(tag, attrs)
         self.open.pop()
 
-    def handle_endtag(self, tag):
+    def handle_endtag(self, tag: str) -> None:
         assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-3:]}"
         self.open.pop()
 
@@ -73,7 +74,7 @@ def assert_stands_alone(html: str) -> Outline:
     return parsed
 
 
-def assert_fits(page, width: int) -> None:
+def assert_fits(page: Any, width: int) -> None:
     # scripts are off, so the browser is asked from outside the page
     sizes = page.context.new_cdp_session(page).send("Page.getLayoutMetrics")
     assert sizes["cssContentSize"]["width"] <= width, page.url

@@ -117,11 +117,18 @@ def postgres_server(*databases: str) -> Iterator[Databases]:
     }
     try:
         options = f"-D {folder}/data -U certify -A scram-sha-256 -N --pwfile={folder}/password"
-        make = [programs[-1] / "initdb", *options.split()]
+        make: list[str | Path] = [programs[-1] / "initdb", *options.split()]
         subprocess.run(make, check=True, **run)
         options = f"-D {folder}/data -h 127.0.0.1 -p {port} -k {folder} -c fsync=off"
-        serve = [programs[-1] / "postgres", *options.split()]
-        asked = [programs[-1] / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]
+        serve: list[str | Path] = [programs[-1] / "postgres", *options.split()]
+        asked: list[str | Path] = [
+            programs[-1] / "pg_isready",
+            "-q",
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(port),
+        ]
 
         def start() -> subprocess.Popen[bytes]:
             process = subprocess.Popen(serve, start_new_session=True, **run)

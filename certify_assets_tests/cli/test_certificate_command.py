@@ -327,8 +327,8 @@ def test_a_pool_is_read_without_its_outcomes_and_asked_for_again(
     lacking = call(f"verify {out} {scores} --json")
     assert lacking.code == 2 and "give it (--pool)" in lacking.err and not lacking.out
     pd.read_csv(pool).iloc[:-1].to_csv(pool, index=False)
-    other = call(f"verify {out} {scores} --pool {pool} --json")
-    assert other.code == 3 and "inputs.pool.sha256" in other.json["difference"]
+    answer = call(f"verify {out} {scores} --pool {pool} --json")
+    assert answer.code == 3 and "inputs.pool.sha256" in answer.json["difference"]
     assert call(f"report {out} {scores} --pool {pilot} --out {page}").code == 0
     assert "calibrated by simulation" in page.read_text("utf-8")
     every = call(f"certificate {scores} --procedure all --pool {pilot} --json").json

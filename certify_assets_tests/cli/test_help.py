@@ -39,7 +39,7 @@ def test_help_lists_ten_commands_and_help_all_every_one(call: Call) -> None:
         lines = call(words).out.splitlines()
         return {line.split()[0] for line in lines if line.startswith("  ")} & {
             *cli.list_commands(None)
-        }  # type: ignore[arg-type]
+        }
 
     assert len(listed("--help")) == 10
     assert listed("--help-all") == {*cli.list_commands(None)}  # type: ignore[arg-type]

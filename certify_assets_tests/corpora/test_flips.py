@@ -1,3 +1,4 @@
+import pandas as pd
 import pytest
 
 from certify_assets.corpora.profile import profile_corpus
@@ -7,7 +8,7 @@ from certify_assets.corpora.trajectory import Step
 from certify_assets_tests.corpora.builders import corpus, trajectory
 
 
-def table(*rows: tuple[str, str, int | None, str]):
+def table(*rows: tuple[str, str, int | None, str]) -> pd.DataFrame:
     """Rows of task, agent, outcome and what was seen."""
     return to_frame(
         [

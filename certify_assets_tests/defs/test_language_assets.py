@@ -133,7 +133,7 @@ def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back
     made = {
         event.asset_key.to_user_string(): event.materialization.metadata
         for event in result.get_asset_materialization_events()
-    }  # type: ignore[union-attr]
+    }
     client = MlflowClient(tracking_uri=tracking_uri(store))
     run = client.get_run(str(observed(instance, "judges/grpo/model")["mlflow_run_id"].value))
     walked = [run.data.tags["dagster.asset"]]

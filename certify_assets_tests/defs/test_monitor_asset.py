@@ -1,6 +1,7 @@
 """The monitor as Dagster runs it: nothing to read, quiet labels, and an alarm."""
 
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -30,7 +31,7 @@ def store(operated: Store) -> Store:
     return operated
 
 
-def run(store: Store, **options: bool) -> dg.ExecuteInProcessResult:
+def run(store: Store, **options: Any) -> dg.ExecuteInProcessResult:
     assets = [*judge_assets(PROJECT), *judge_checks(PROJECT)]
     return materialize(assets, store, selection=dg.AssetSelection.assets(KEY), **options)
 

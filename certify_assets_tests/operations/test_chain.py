@@ -215,10 +215,7 @@ def test_a_certificate_of_an_event_that_the_ledger_lost_is_refused(finished: Sto
 
     key = "judges/lexical/c/certificates.json"
     items = map(Certificate.from_dict, finished.read_json(key)["certificates"])
-    later = [
-        item.replace(ledger={**item.ledger, "sequence": 999}).to_dict()  # type: ignore[misc]
-        for item in items
-    ]
+    later = [item.replace(ledger={**item.ledger, "sequence": 999}).to_dict() for item in items]
     finished.write_json(key, {**finished.read_json(key), "certificates": later})
     with pytest.raises(LedgerError, match=r"of c lost event 999 that .* restore the newer one"):
         audit_judge(judged(finished))

@@ -59,7 +59,7 @@ def deployed(operated: Store) -> Store:
     return operated
 
 
-def decided(store: Store, tmp_path: Path, **delivery: Any) -> dict[str, Any]:
+def decided(store: Store, tmp_path: Path, **delivery: Any) -> BatchRecord:
     receive(Corpus(store, "c"), [str(deliver(tmp_path / "new.jsonl", **delivery))])
     (document,) = decide_ready(Corpus(store, "c"))
     return document

@@ -111,7 +111,7 @@ def test_a_budget_at_which_nothing_is_certified_is_refused(operated: Store) -> N
     assert (
         load_deployment(Corpus(operated, "c")) is None
         and open_deployment(Corpus(operated, "c")).refusal.code == "not_deployed"
-    )  # type: ignore[union-attr]
+    )
 
 
 def forge(store: Store) -> None:

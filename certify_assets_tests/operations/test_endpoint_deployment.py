@@ -89,7 +89,7 @@ def test_a_server_decides_as_long_as_it_is_the_registered_one(
     assert (
         "another" in str(open_deployment(Corpus(operated, "c")).refusal)
         and open_deployment(Corpus(operated, "c")).refusal.code == "stale_certificate"
-    )  # type: ignore[union-attr]
+    )
     configure(operated, server, prices={"prompt": 2.0, "completion": 10.0})
     assert open_deployment(Corpus(operated, "c")).refusal is None
 

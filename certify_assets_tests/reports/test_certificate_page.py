@@ -16,7 +16,7 @@ from certify_assets_tests.reports.conftest import Case, arrays
 from certify_assets_tests.reports.synthetic import score_table
 
 
-def small(cal: pd.DataFrame, **settings) -> Certificate:
+def small(cal: pd.DataFrame, **settings: Any) -> Certificate:
     """Certify on a coarse grid: the figures cost a quarter."""
     return certify(*arrays(cal), grid=8, **settings)
 
@@ -40,7 +40,9 @@ def test_a_promise_on_average_is_said_as_one() -> None:
 
 
 @pytest.mark.parametrize("kind", ["certified", "nothing"])
-def test_the_page_is_one_well_formed_file_that_loads_and_runs_nothing(kind: str, request) -> None:
+def test_the_page_is_one_well_formed_file_that_loads_and_runs_nothing(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
     html = request.getfixturevalue(kind).html
     assert_stands_alone(html)
     assert len(html.encode()) < 400_000

@@ -1,5 +1,6 @@
 """The map of runs by task, and the verdict block."""
 
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -24,7 +25,7 @@ def test_the_verdict_block_is_shown_inline(side: str, signal: float) -> None:
     assert f"{certificate.covered_tasks}/{certificate.tasks}" in block
 
 
-def draw(tasks, scores, outcomes, decisions):
+def draw(tasks: Any, scores: Any, outcomes: Any, decisions: Any) -> Any:
     return task_heatmap(
         tasks, list(scores), decisions, np.asarray(outcomes, dtype=np.int8), label="Map"
     )

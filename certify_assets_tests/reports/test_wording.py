@@ -1,4 +1,5 @@
 import math
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def test_a_share_is_a_percentage_and_rounding_stays_visible(share: float, text: 
 
 @pytest.mark.parametrize("write", [percent, count, rate, compact, small, signed, log_odds])
 @pytest.mark.parametrize("absent", [None, math.nan])
-def test_what_is_absent_is_a_dash(write, absent) -> None:
+def test_what_is_absent_is_a_dash(write: Any, absent: Any) -> None:
     assert write(absent) == "\N{EN DASH}"
 
 

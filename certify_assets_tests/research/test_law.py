@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from certify_assets.research.paper import law_forms, law_points
 PAPER_FORMS, PAPER_POINTS = law_forms(), law_points()
 
 
-def point(corpus: str, success_rate: float, auroc: float, coverage: float, **more) -> LawPoint:
+def point(corpus: str, success_rate: float, auroc: float, coverage: float, **more: Any) -> LawPoint:
     return LawPoint(
         corpus=corpus, success_rate=success_rate, auroc=auroc, coverage=coverage, **more
     )

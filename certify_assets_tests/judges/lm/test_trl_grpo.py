@@ -35,7 +35,7 @@ def _watched(
     trainer = sampled_trainer(GrpoRun(judge, *rows, arm, config), folder)
     trainer.seen = []
 
-    class Watch(TrainerCallback):  # type: ignore[misc]
+    class Watch(TrainerCallback):
         def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
             parts = [
                 weight.grad.flatten() for weight in judge.model.parameters() if weight.requires_grad
