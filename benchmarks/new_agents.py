@@ -138,7 +138,7 @@ def show(row: pd.Series) -> None:
     """Print one row of the table."""
     cells = [*row[["coverage", "corpus_above"]], *row[BATCH]]
     print(
-        f"{row['alpha']:<4g} {row['side']:<8} "
+        f"{row['corpus']:<21} {row['alpha']:<4g} {row['side']:<8} "
         + " ".join(
             f"{value:7.1f}" if place == 2 else f"{value:7.3f}" for place, value in enumerate(cells)
         )
@@ -155,6 +155,7 @@ def main() -> None:
     names, batches = options.corpus or (*EMBEDDED, *PUBLISHED), options.batches
     if options.quick:
         names, batches = EMBEDDED[:1], 4
+    rows = []
     for name in names:
         started = time.process_time()
         runs = scored(name, options.data, cache)
@@ -163,13 +164,16 @@ def main() -> None:
             continue
         seeds = -(-batches // len(runs.agents))
         print(f"\n{name}: {len(runs.agents)} agents left out in turn, {seeds} seeds", flush=True)
-        print(" " * 14 + " ".join(f"{title:>7}" for title in TITLES))
+        print(" " * 36 + " ".join(f"{title:>7}" for title in TITLES))
         for alpha in (0.1, 0.2):
             for side in ("reject", "release"):
                 found = pd.DataFrame(trials(runs, alpha, side, seeds))
                 about = {"corpus": name, "side": side, "alpha": alpha}
-                show(pd.Series({**found.drop(columns="agent").mean(), **about}))
+                rows.append(pd.Series({**found.drop(columns="agent").mean(), **about}))
+                show(rows[-1])
         print(f"{time.process_time() - started:.0f} CPU seconds", flush=True)
+    labels, net, strict = (sum(row[name] for row in rows) for name in BATCH[:3])
+    print(f"\nsum of {len(rows)} rows: labels {labels:.0f}, net {net:.2f}, strict {strict:.2f}")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ EXCESS, DELTA, SEED = 1.02, 0.05, 11
 RULES = ("naive", "taskboot", "guarded_taskboot", "pseudo_task", "pool")
 WORST_RULES, WORST_TASKS = ("pseudo_task", "pool", "joint"), (20, 50, 100, 200)
 RHOS = (0.1, 0.5, 0.8)
-Draw = Callable[[int, float, np.random.Generator], Sample]
+Draw = Callable[..., Sample]
 Floats = NDArray[np.float64]
 SIZES: dict[str, Callable[[int, np.random.Generator], NDArray[np.int64]]] = {
     "sixteen": lambda n, rng: np.full(n, 16),
@@ -64,7 +64,8 @@ def beta(mean: float, icc: float, tasks: int, rng: np.random.Generator) -> Float
 def clustered(icc: float, law: str | int = "poisson", alike: int = 1) -> Draw:
     """Errors of one ICC; as many tasks as `alike` (of one template) have the same rate."""
 
-    def draw(tasks: int, error: float, rng: np.random.Generator) -> Sample:
+    def draw(tasks: int, error: float, rng: np.random.Generator, over: str = "runs") -> Sample:
+        del over
         sizes = attempts(law, tasks, rng)
         rates = beta(error, icc, math.ceil(tasks / alike), rng)
         return runs(sizes, np.repeat(rates, alike)[:tasks], rng)
@@ -77,10 +78,11 @@ def wrong(
 ) -> Draw:
     """Tasks wrong throughout and so many times larger; a share of all errors is in the others."""
 
-    def draw(tasks: int, error: float, rng: np.random.Generator) -> Sample:
+    def draw(tasks: int, error: float, rng: np.random.Generator, over: str = "runs") -> Sample:
         other = error * benign
         share = (error - other) / (1 - other)
-        bad = rng.random(math.ceil(tasks / alike)) < share / (share + times * (1 - share))
+        counted = times if over == "runs" else 1
+        bad = rng.random(math.ceil(tasks / alike)) < share / (share + counted * (1 - share))
         bad = np.repeat(bad, alike)[:tasks]
         sizes = attempts(law, tasks, rng) * np.where(bad, times, 1)
         return runs(sizes, np.where(bad, 1.0, beta(other, icc, tasks, rng)), rng)
@@ -91,8 +93,8 @@ def wrong(
 def grouped(draw: Draw) -> Draw:
     """Four tasks of one template are a group, which counts as one task."""
 
-    def as_groups(tasks: int, error: float, rng: np.random.Generator) -> Sample:
-        drawn = draw(tasks, error, rng)
+    def as_groups(tasks: int, error: float, rng: np.random.Generator, over: str = "runs") -> Sample:
+        drawn = draw(tasks, error, rng, over)
         return drawn._replace(tasks=drawn.tasks // 4)
 
     return as_groups
@@ -101,24 +103,27 @@ def grouped(draw: Draw) -> Draw:
 def seen(times: int) -> Draw:
     """Larger wrong tasks, amid errors that the score sees: they have the higher scores."""
 
-    def draw(tasks: int, error: float, rng: np.random.Generator) -> Sample:
-        drawn = wrong(times)(tasks, error, rng)
+    def draw(tasks: int, error: float, rng: np.random.Generator, over: str = "runs") -> Sample:
+        drawn = wrong(times)(tasks, error, rng, over)
         more = (drawn.scores > 0.7) & (rng.random(drawn.scores.size) < 0.3)
         return drawn._replace(outcomes=np.maximum(drawn.outcomes, more))
 
     return draw
 
 
-def by_agent(tasks: int, error: float, rng: np.random.Generator) -> Sample:
+def by_agent(tasks: int, error: float, rng: np.random.Generator, over: str = "runs") -> Sample:
     """Three attempts of each of 4 agents, which are all errors or none; tasks differ by ICC .3."""
+    del over
     bad = rng.random((tasks, 4)) < beta(error, 0.3, tasks, rng)[:, None]
     drawn = runs(np.full(tasks, 12), np.zeros(tasks), rng)
     return drawn._replace(outcomes=np.repeat(bad.ravel(), 3).astype(np.int64))
 
 
-def one_score_a_task(tasks: int, error: float, rng: np.random.Generator) -> Sample:
+def one_score_a_task(
+    tasks: int, error: float, rng: np.random.Generator, over: str = "runs"
+) -> Sample:
     """Wrong tasks 3 times larger amid errors of ICC .2; all runs of a task have the same score."""
-    drawn = wrong(3, benign=0.3, icc=0.2)(tasks, error, rng)
+    drawn = wrong(3, benign=0.3, icc=0.2)(tasks, error, rng, over)
     return drawn._replace(scores=rng.random(tasks)[drawn.tasks])
 
 
@@ -150,7 +155,7 @@ WORST: dict[str, Draw] = {
     "templates of ICC .5, as groups": grouped(clustered(0.5, 8, alike=4)),
     "pool of single runs": wrong(5),
     "ICC .1, 40 attempts": clustered(0.1, 40),
-    "a tenth labelled right": lambda tasks, error, rng: clustered(0.3)(tasks, 0.9 * error, rng),
+    "a tenth labelled right": lambda tasks, error, *more: clustered(0.3)(tasks, 0.9 * error, *more),
 }
 #: other tasks than those of the table
 POOLS = {"pool of single runs": clustered(0, 1)}

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from certify_assets.certificates.inputs import UNCLEAR, UNLABELLED
 from certify_assets.certificates.one_run import rows_until_stop, stop_limit
 from certify_assets.certificates.path_limits import path_limits, path_probability
 from certify_assets.errors import InputError
+from certify_assets_tests.paths import REPOSITORY, benchmark
 
 #: rows, α → the fewest rows with 0, 1, … errors, λ*, the path probability, most errors of any width
 LIMITS = {
@@ -286,31 +288,25 @@ def _true_error(kind: str, threshold: float, alpha: float) -> float:
     return alpha * (0.6 + threshold / 2) if kind == "rising" else 1.02 * alpha
 
 
+def _promises() -> ModuleType:
+    """Import the benchmark, which imports another."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(REPOSITORY / "benchmarks")
+        return benchmark("promises")
+
+
+promises = _promises()
+
+
 @pytest.mark.statistics
-@pytest.mark.parametrize("design", ["whole tasks", "amid other errors", "unlike tasks"])
-def test_clusters_do_not_break_the_proof(design: str) -> None:
-    # 2,000 tables of 40 tasks: the standard error of a rate of .05 is .005
-    trials, alpha, rng = 2_000, 0.2, np.random.default_rng(5)
-    broken = dict.fromkeys(("one draw", "several"), 0)
-    for trial in range(trials):
-        tasks, attempts = 40, 16
-        # the mean is above α in every design, at every threshold
-        rate = {
-            "whole tasks": (rng.random(tasks) < 1.02 * alpha) * 1.0,
-            "amid other errors": np.where(rng.random(tasks) < 0.55 * alpha, 1.0, 0.55 * alpha),
-            "unlike tasks": np.minimum(1, rng.exponential(1.1 * alpha, tasks)),
-        }[design]
-        wrong = (rng.random((tasks, attempts)) < rate[:, None]).astype(int)
-        scores = rng.random((tasks, attempts))
-        picked = rng.integers(0, attempts, tasks)
-        one = observe(
-            scores[np.arange(tasks), picked], wrong[np.arange(tasks), picked], NAMES[:tasks]
-        )
-        asked = Settings(procedure="one_run", alpha=alpha)
-        broken["one draw"] += evaluate(one, asked).threshold is not None
-        if trial < 200:
-            names = np.repeat(NAMES[:tasks], attempts)
-            table = observe(scores.ravel(), wrong.ravel(), names)
-            broken["several"] += evaluate(table, asked).threshold is not None
-    assert broken["one draw"] / trials <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / trials)
-    assert broken["several"] / 200 <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 200)
+@pytest.mark.parametrize("design", sorted(set(promises.ALL) - set(promises.OUTSIDE)))
+def test_no_design_breaks_the_proof(design: str) -> None:
+    # 2,000 tables of 50 tasks at an error of 1.02 α: the standard error of a rate of .05 is .005.
+    # Three of them, since there are some 70 rates
+    trials, alpha = 2_000, 0.2
+    limit = 0.05 + 3 * math.sqrt(0.05 * 0.95 / trials)
+    one, several, cap, ratio, error = promises.broken(design, 50, alpha, trials, 200)
+    assert 0 < one <= limit and several <= limit and cap <= limit
+    assert ratio <= 1 + 2 * error
+    if design in promises.MOST:
+        assert promises.thinned(design, 500, alpha, trials) <= limit
