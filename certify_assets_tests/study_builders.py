@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from certify_assets.cli.launching import platform
+from certify_assets.defs import study
 from certify_assets.defs.project import this_project
-from certify_assets.defs.research import study
 from certify_assets.defs.resources import MlflowTracker
 from certify_assets.research.tables import Outcome
 from certify_assets.storage.store import Store

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from certify_assets.corpora.deliveries import Delivered
     from certify_assets.research.tables import Outcome
 
-_EXECUTION, _STUDY = "certify_assets.defs.execution", "certify_assets.defs.research.study"
+_EXECUTION, _STUDY = "certify_assets.defs.execution", "certify_assets.defs.study"
 
 
 def open_store(root: str | None) -> Store:

@@ -14,9 +14,9 @@ import pydantic
 from certify_assets.corpora.config import CorpusConfig
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.splits import PROFILES
-from certify_assets.defs.operations.sensors import declared_corpora_sensor
 from certify_assets.defs.platform import platform_definitions
 from certify_assets.defs.project import OWNERS, Project, known_judges, parse_prefix
+from certify_assets.defs.sensors import declared_corpora_sensor
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.storage.urls import is_url
 

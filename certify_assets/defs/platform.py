@@ -4,20 +4,28 @@ from typing import Any
 
 import dagster as dg
 
-from certify_assets.defs.corpora.assets import corpus_assets
-from certify_assets.defs.corpora.checks import corpus_checks
+from certify_assets.defs.corpora import corpus_assets, corpus_checks
 from certify_assets.defs.jobs import platform_jobs, weekly_schedule
-from certify_assets.defs.judges.assets import judge_assets
-from certify_assets.defs.judges.checks import judge_checks
-from certify_assets.defs.judges.models import compact_model, compact_model_check
-from certify_assets.defs.operations.assets import operation_assets, recertify_assets, review_assets
-from certify_assets.defs.operations.checks import operation_checks, recertify_checks, review_checks
-from certify_assets.defs.operations.sensors import platform_sensors
+from certify_assets.defs.judge_models import compact_model, compact_model_check
+from certify_assets.defs.judges import judge_assets, judge_checks
+from certify_assets.defs.operations import (
+    operation_assets,
+    operation_checks,
+    recertify_assets,
+    recertify_checks,
+    review_assets,
+    review_checks,
+)
 from certify_assets.defs.policies import automation_sensor
 from certify_assets.defs.project import Project, judges_document
-from certify_assets.defs.research.assets import comparison_assets, study_assets
-from certify_assets.defs.research.checks import comparison_checks, research_checks
+from certify_assets.defs.research import (
+    comparison_assets,
+    comparison_checks,
+    research_checks,
+    study_assets,
+)
 from certify_assets.defs.resources import resources
+from certify_assets.defs.sensors import platform_sensors
 
 
 def platform_definitions(project: Project) -> dg.Definitions:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.judges.checks import certified
+from certify_assets.defs.judges import certified
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.pool import load_pool
 from certify_assets.operations.audit import audit_judge, overview

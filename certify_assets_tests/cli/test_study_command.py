@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.defs.research import assets
+from certify_assets.defs import research
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.cli.calling import Call
@@ -54,7 +54,7 @@ def test_a_failed_asset_is_exit_1_and_the_rest_is_there(
         raise OSError("disk full")
 
     Store(root).delete("study/certifiability.json")
-    monkeypatch.setattr(assets.certifiability, "write_certifiability", broken)
+    monkeypatch.setattr(research.certifiability, "write_certifiability", broken)
     answer = call(f"research study c --root {root} --json")
     assert answer.code == 1 and answer.json["counts"]["failed"] == 1
     (failed,) = (item for item in answer.json["assets"] if item["status"] == "failed")

@@ -9,9 +9,9 @@ from typing import Any
 import dagster as dg
 
 from certify_assets.defs.names import CORPORA
-from certify_assets.defs.operations.sensors import platform_sensors
 from certify_assets.defs.project import Project
 from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.defs.sensors import platform_sensors
 from certify_assets.storage.store import Store
 from certify_assets_tests.paths import REPOSITORY
 

@@ -3,8 +3,7 @@
 import dagster as dg
 
 from certify_assets.defs.names import corpora_partitions
-from certify_assets.defs.research.assets import comparison_assets
-from certify_assets.defs.research.checks import comparison_checks
+from certify_assets.defs.research import comparison_assets, comparison_checks
 from certify_assets.storage.store import Store
 from certify_assets_tests.defs.running import PROJECT, materialize, partitions
 

@@ -23,7 +23,7 @@ from certify_assets_tests.services import end_group, postgres_server, ray_cluste
 LINE = ("corpora/trajectories", "corpora/split_manifest")
 CODE = """
 import dagster as dg
-from certify_assets.defs.corpora.assets import corpus_assets
+from certify_assets.defs.corpora import corpus_assets
 from certify_assets.defs.project import Project
 from certify_assets.defs.resources import job_executor
 from certify_assets.defs.resources import MlflowTracker, resources

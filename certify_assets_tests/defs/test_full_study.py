@@ -12,8 +12,8 @@ import pytest
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
-from certify_assets.defs.research import assets, study
-from certify_assets.defs.research.study import PROFILES
+from certify_assets.defs import research, study
+from certify_assets.defs.study import PROFILES
 from certify_assets.errors import InputError
 from certify_assets.operations.ledger import ledger_entries, ledger_violations
 from certify_assets.storage.store import Store
@@ -96,7 +96,7 @@ def test_an_asset_that_fails_is_reported_and_the_others_are_made(
     store.delete("corpora/c/trajectories.parquet")
     store.delete("study/certifiability.json")
     monkeypatch.setattr(Corpus, "import_trajectories", refused)
-    monkeypatch.setattr(assets.certifiability, "write_certifiability", broken)
+    monkeypatch.setattr(research.certifiability, "write_certifiability", broken)
     found = {(item.corpus, item.asset): item for item in studied(store, ["c", "d"])}
     assert found["c", "corpora/trajectories"].status == "failed"
     assert found["c", "corpora/trajectories"].reason == "the table is empty."
@@ -115,7 +115,7 @@ def test_a_larger_profile_makes_more_trials_and_a_smaller_one_keeps_them(
         ran.append(trials)
         store.write_json("study/simulation.json", {"trials": trials})
 
-    monkeypatch.setattr(assets.simulations, "run_study", simulated)
+    monkeypatch.setattr(research.simulations, "run_study", simulated)
     for profile, became in (("quick", "done"), ("full", "done"), ("quick", "kept")):
         found = states(studied(store, [], ("research/simulation",), profile=profile))
         assert found["", "research/simulation"] == became

@@ -6,8 +6,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from certify_assets.defs.judges.assets import judge_assets
-from certify_assets.defs.judges.checks import judge_checks
+from certify_assets.defs.judges import judge_assets, judge_checks
 from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.defs.running import PROJECT, materialize

@@ -7,8 +7,7 @@ import dagster as dg
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.operations.assets import operation_assets
-from certify_assets.defs.operations.checks import operation_checks
+from certify_assets.defs.operations import operation_assets, operation_checks
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.decisions import DECISION_COLUMNS
 from certify_assets.operations.deploying import deploy

@@ -13,8 +13,12 @@ from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
 from certify_assets.defs.names import CORPORA
-from certify_assets.defs.operations.assets import recertify_assets, review_assets
-from certify_assets.defs.operations.checks import recertify_checks, review_checks
+from certify_assets.defs.operations import (
+    recertify_assets,
+    recertify_checks,
+    review_assets,
+    review_checks,
+)
 from certify_assets.defs.resources import DataRoot
 from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.operations.deploying import deploy

@@ -7,8 +7,7 @@ import dagster as dg
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.operations.assets import review_assets
-from certify_assets.defs.operations.checks import review_checks
+from certify_assets.defs.operations import review_assets, review_checks
 from certify_assets.operations.labels import Label, append_label, append_labels, reviewed_key
 from certify_assets.operations.review_queue import queue_key
 from certify_assets.storage.store import Store

@@ -10,8 +10,8 @@ import pytest
 from certify_assets.corpora.config import CorpusConfig, load_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import CORPORA
-from certify_assets.defs.operations.sensors import declared_corpora_sensor
 from certify_assets.defs.resources import DataRoot
+from certify_assets.defs.sensors import declared_corpora_sensor
 from certify_assets.storage.database import VARIABLE
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs

@@ -6,8 +6,7 @@ import dagster as dg
 import pytest
 
 from certify_assets.defs.checks import asked_together
-from certify_assets.defs.research.assets import study_assets
-from certify_assets.defs.research.checks import research_checks
+from certify_assets.defs.research import research_checks, study_assets
 from certify_assets.operations.checks import Verdict
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import score_as_base

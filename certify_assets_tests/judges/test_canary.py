@@ -6,7 +6,7 @@ import pytest
 
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.rendering import render_frame
-from certify_assets.defs.judges.checks import canary_lift
+from certify_assets.defs.judges import canary_lift
 from certify_assets.judges.canary import KNOWN_WORDS, RUNS, CanaryReport, canary_texts, spoken_to
 from certify_assets.judges.families.lexical import LexicalJudge
 from certify_assets.judges.record import texts

@@ -11,7 +11,7 @@ import pytest
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import parquet_bytes
-from certify_assets.defs.corpora.checks import disjoint_tasks
+from certify_assets.defs.corpora import disjoint_tasks
 from certify_assets.errors import (
     ForgedCertificateError,
     IntegrityError,

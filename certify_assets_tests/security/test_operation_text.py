@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.operations.assets import operation_assets, recertify_assets, review_assets
+from certify_assets.defs.operations import operation_assets, recertify_assets, review_assets
 from certify_assets.operations.audit_sample import SamplingPlan
 from certify_assets.operations.decisions import load_decisions
 from certify_assets.operations.deploying import deploy

@@ -15,26 +15,29 @@ from certify_assets.defs.assets import (
     column_lineage,
     table_metadata,
 )
-from certify_assets.defs.judges.assets import monitor_made
+from certify_assets.defs.checks import asked_together
+from certify_assets.defs.judges import monitor_made
 from certify_assets.defs.names import CERTIFYING, INBOX, OPERATIONS_GROUP, code_version
 from certify_assets.defs.policies import EXPIRES, KEPT_CURRENT, on_device_of_any_judge
 from certify_assets.defs.project import Project
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.errors import IntegrityError
 from certify_assets.judges.specs import SIDES
-from certify_assets.operations import batch_drawing, deciding, history, receiving
+from certify_assets.operations import batch_drawing, checks, deciding, history, receiving
 from certify_assets.operations.batch_audit import STATES
 from certify_assets.operations.batch_drawing import waiting_runs
 from certify_assets.operations.batches import batch_names, decided
+from certify_assets.operations.checks import Verdict
 from certify_assets.operations.decisions import PROVISIONAL, decisions_of, load_decisions
 from certify_assets.operations.deployment import deployed_spending, load_deployment
-from certify_assets.operations.labels import write_label_table
+from certify_assets.operations.labels import label_table, write_label_table
 from certify_assets.operations.monitoring import monitor_deployed
 from certify_assets.operations.notifications import notify
 from certify_assets.operations.recertification import NOTHING_DEPLOYED, recertify_deployed
 from certify_assets.operations.review_index import KINDS
-from certify_assets.operations.review_queue import load_queue
+from certify_assets.operations.review_queue import load_queue, queue_agreement
 from certify_assets.reports import history_page, review_page
+from certify_assets.words import number_of
 
 #: written by a command, not by a run
 DEPLOYMENT = "operations/deployment"
@@ -357,3 +360,63 @@ def _sources(project: Project, corpus: Corpus) -> dict[str, list[tuple[dg.AssetK
         "adapter_sha256": [(model, "adapter_sha256")],
         "asked": [(incoming, "task_id"), (project.key(DEPLOYMENT), "sampling")],
     }
+
+
+# of the runs that two reviewers labelled: a tenth in dispute questions the instructions,
+# a quarter is no ground truth
+_WARN, _ERROR = 0.10, 0.25
+
+
+def operation_checks(project: Project) -> list[dg.AssetChecksDefinition]:
+    """Return the checks of the decisions; rows that were refused go to review, so none blocks."""
+    return [
+        asked_together(project, {"operations/decisions": [checks.deployment_stands]}),
+        asked_together(project, {"operations/batch_certificates": [checks.batches_certified]}),
+    ]
+
+
+def recertify_checks(project: Project) -> list[dg.AssetChecksDefinition]:
+    """Return the checks of monitor and recertification, each of three states."""
+    asked = [checks.delta_left, checks.audit_sample_complete, checks.not_expired]
+    return [
+        asked_together(project, {"operations/monitor": [checks.no_alarm]}),
+        asked_together(project, {"operations/recertification": asked}),
+    ]
+
+
+def review_checks(project: Project) -> list[dg.AssetChecksDefinition]:
+    """Return the checks of the labels."""
+    asked = {"operations/reviewed_labels": [reviewers_agree, labels_of_known_runs]}
+    return [asked_together(project, asked)]
+
+
+def reviewers_agree(corpus: Corpus) -> Verdict:
+    """Two reviewers differ on at most 10 % of the runs that both labelled; ERROR above 25 %.
+
+    WARN too where no run was labelled twice, or where a reviewer is clearly wrong on more than 10 %
+    of the known runs.
+    """
+    agreement = queue_agreement(corpus)
+    disputed = label_table(corpus).figures()["disputed"]
+    share = disputed / agreement.runs if agreement.runs else None
+    found = [one for one in agreement.reviewers if one.gold_high is not None]
+    # the better end of the interval: a few known runs accuse nobody
+    misses = any(one.gold_high < 1 - _WARN for one in found if one.gold_high is not None)
+    return Verdict.of(
+        share is not None and share <= _WARN and not misses,
+        " ".join([agreement.sentence(), *(one.gold_sentence() for one in found)]),
+        otherwise="ERROR" if share is not None and share > _ERROR else "WARN",
+        doubly=agreement.runs,
+        **({} if agreement.kappa is None else {"kappa": agreement.kappa}),
+    )
+
+
+def labels_of_known_runs(corpus: Corpus) -> Verdict:
+    """Every label is of a run that was decided: ERROR where a labelled batch is gone."""
+    unknown = label_table(corpus).unknown
+    gone = f"In no decided batch: {number_of(len(unknown), 'labelled run')}, such as "
+    return Verdict.of(
+        not unknown,
+        f"{gone}{unknown[0]!a}. Restore the batch." if unknown else "all are known.",
+        unknown=len(unknown),
+    )

@@ -1,1 +1,0 @@
-"""From source runs to verified splits."""

@@ -1,1 +1,0 @@
-"""The chain that every judge gets: adapter, scores, certificate, audit, page."""

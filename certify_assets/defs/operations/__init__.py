@@ -1,1 +1,0 @@
-"""Operation: new runs and their decisions, review, recertification, jobs, schedule, sensors."""

@@ -1,1 +1,0 @@
-"""The paper's laboratory: studies of a corpus, and tables over all corpora."""
