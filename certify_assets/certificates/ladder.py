@@ -176,13 +176,13 @@ class Rung:
     def sentence(self) -> str:
         """Say what the promise costs."""
         trust = f"{100 * (1 - self.delta):.4g} % confidence"
-        what = f"all attempts at about {self.tasks:,} tasks ({self.here:,} here)"
+        what, unless = "all attempts at", ""
         if self.promise == PROVED:
-            trust = f"a proof ({trust})"
-            what = f"one run of each of about {self.tasks:,} tasks ({self.here:,} here)"
+            trust, what = f"a proof ({trust})", "one run of each of"
+            unless = ", unless looks were named beforehand"
         return (
-            f"Labels of {what} would give an even chance of {trust}. They must be new labels, "
-            "unless looks were named beforehand."
+            f"Labels of {what} about {self.tasks:,} tasks ({self.here:,} here) would give an even "
+            f"chance of {trust}. They must be new labels{unless}."
         )
 
 
@@ -190,19 +190,20 @@ def next_rung(certifier: Certifier, found: CertificateSet, settings: Settings) -
     """Return the next promise and its cost: "confident"; with a draw, or after that, "proved".
 
     It is the proof itself where that was asked for and certifies nothing. None after a proof, where
-    no number of tasks helps, and where labels of a part of the runs do not show what the limit is.
+    these labels would do or no number of tasks helps, and where labels of a part of the runs do not
+    show what the limit is.
     """
     promise = found.certificates[0].promise
     if promise == PROVED and (found.certified or (certifier.table.outcomes < 0).any()):
         return None
-    confident = found.certified and promise == CONFIDENT
-    proved = confident or promise == PROVED or certifier.sample is not None
+    proved = promise == PROVED or certifier.sample is not None
+    proved = proved or (found.certified and promise == CONFIDENT)
     name = PROMISED[PROVED if proved else CONFIDENT]
     # looks are those of one_run alone, and an engine that of a bootstrap
     looks = {} if name == PROMISED[PROVED] else {"looks": 1, "look": 1}
     asked = settings.replace(procedure=name, engine="auto", **looks)
     made = _diagnoses(certifier, found, asked)
-    if confident and any(item.stopped_by is None for item in made.values()):
+    if any(item.stopped_by is None for item in made.values()):
         # a promise that is chosen by its result does not hold
         return None
     needed = {side: item.tasks_needed for side, item in made.items() if item.tasks_needed}

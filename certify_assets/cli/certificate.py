@@ -21,7 +21,7 @@ from certify_assets.certificates import (
     settings_of,
 )
 from certify_assets.certificates.certificate_files import read_certificate_file
-from certify_assets.certificates.ladder import Rung, issue, nearest_side, next_rung
+from certify_assets.certificates.ladder import issue, nearest_side, next_rung
 from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED, PROMISES
 from certify_assets.certificates.sides import budget_words
 from certify_assets.cli.gate import min_coverage_option, report_gate, too_little
@@ -49,6 +49,7 @@ from certify_assets.cli.output import (
     wants_json,
     write_document,
 )
+from certify_assets.cli.plan import plan_words
 from certify_assets.cli.reading import (
     calibration,
     read_pilot,
@@ -198,7 +199,8 @@ def certificate(
     more = [_SIX] if found.certified and lead.promise != CONFIDENT else []
     named = ["--judge", judge] if judge else []
     named += ["--truth", truth] if truth and labels is None else []
-    plan = partial(_plan, certifier, scores, reading, named=named, joined=bool(labels or sample))
+    joined = bool(labels or sample)
+    plan = partial(_plan, certifier, scores, reading, asked, named=named, joined=joined)
     # where the promise of confidence fails, findings say what it takes
     rung = None
     if procedure is None and (found.certified or lead.promise != CONFIDENT) and not wants_json():
@@ -206,11 +208,14 @@ def certificate(
     if rung is not None:
         more.append(rung.sentence)
     wrote = "" if out is None else f"wrote {out}; "
-    if not found.certified:
-        # a plan is of one side, by default of auto-fail
-        if side == "both" and nearest_side(certifier, found, settings_of(lead)) == "release":
-            side = "release"
-        step = plan({**asked, "side": side, "procedure": lead.procedure}, rung)
+    following = None
+    if rung is not None:
+        following = plan(plan_words(rung.side, PROMISED[rung.promise], rung.tasks))
+    if not found.certified and rung is not None and rung.promise == lead.promise:
+        step, following = following, None
+    elif not found.certified:
+        near = nearest_side(certifier, found, settings_of(lead))
+        step = plan(plan_words(near, lead.procedure))
     elif out is None:
         step = given_command("--out", "certificate.json")
     else:
@@ -218,16 +223,11 @@ def certificate(
         chosen = next(item.procedure for item in found.certificates if item.certified)
         choice = ["--procedure", chosen] if procedure == "all" else []
         step = shlex.join(["certify", "decide", str(out), "NEW_SCORES", *choice])
-    further = None
-    if found.certified and rung is not None:
-        asked |= {"procedure": PROMISED[rung.promise]}
-        asked |= {"side": "release"} if rung.side == "release" else {}
-        further = f"for the promise {rung.promise}: {plan(asked, rung)}"
     answer(
         document,
         *_summary(found, more, out),
         f"{wrote}next: {step}" if step else wrote or None,
-        further,
+        f"for the promise {rung.promise}: {following}" if rung and following else None,
         code=0 if found.certified and not little else NOTHING,
     )
 
@@ -237,28 +237,19 @@ def _plan(
     scores: Path,
     reading: ReadingOptions,
     asked: Mapping[str, Any],
-    rung: Rung | None,
+    chosen: Sequence[str],
     *,
     named: Sequence[str],
     joined: bool,
 ) -> str:
-    """Return the command that plans under the same settings, for the next promise if there is one.
-
-    It is empty where nothing helps.
-    """
+    """Return the command that plans under the same settings; empty where nothing helps."""
     known = certifier.table.labelled
     if np.isnan(certifier.table.scores).all():
         # neither labels nor tasks help where there are no scores
         return ""
     words = ["certify", "plan", as_given(scores), *named]
-    # plan takes one procedure, and no pilot
-    usual = (None, "both", "all", "betting", EVERY_PROCEDURE[0])
-    for name in ("alpha", "side", "procedure"):
-        if asked.get(name) in usual:
-            continue
-        promised = [of for of in PROMISES if name == "procedure" and PROMISED[of] == asked[name]]
-        words += ["--promise", *promised] if promised else [f"--{name}", str(asked[name])]
-    words += [] if rung is None else ["--tasks", str(rung.tasks)]
+    words += ["--alpha", str(asked["alpha"])] if "alpha" in asked else []
+    words += chosen
     for name in PLANNED:
         words += ["--set", f"{name}={asked[name]}"] if name in asked else []
     if joined or known.auroc is None:

@@ -11,10 +11,11 @@ from pathlib import Path
 import click
 
 from certify_assets.certificates.counts import SIDES
-from certify_assets.certificates.procedures import AVERAGE, CONFIDENT
+from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED
 from certify_assets.certificates.settings import Settings
 from certify_assets.cli.options import SOURCE, as_given, given_command
 from certify_assets.cli.output import NOTHING, OUT, PATH, answer, answers, write_tables, write_text
+from certify_assets.cli.plan import plan_words
 from certify_assets.cli.reading import column_options, reading_words, remedies
 from certify_assets.corpora.formats.files import is_scan
 from certify_assets.corpora.judged import read_runs
@@ -320,7 +321,10 @@ def _steps(
         named = ["--judge", best.name] if best.name != called["score"] else []
         # what was said of the tasks that are needed is of the widest budget
         alpha = ["--alpha", f"{BUDGETS[-1]:g}"]
-        words = ["certify", "plan", *given[:1], *named, *alpha, *guess]
+        words = ["certify", "plan", *given[:1], *named, *alpha]
+        if best.rung is not None:
+            words += plan_words(best.rung.side, PROMISED[best.rung.promise], best.rung.tasks)
+        words += guess
         yield shlex.join([*words, *reading_words(reading)])
         return
     words = ["certify", "certificate", *(given if len(given) == 1 else ["FOLDER"])]

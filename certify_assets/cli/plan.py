@@ -13,7 +13,15 @@ import numpy as np
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.one_run import fewest_rows
 from certify_assets.certificates.planning import plan_labels
-from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED, PROMISES, PROVED
+from certify_assets.certificates.procedures import (
+    AVERAGE,
+    CONFIDENT,
+    DEFAULT,
+    PROMISED,
+    PROMISES,
+    PROVED,
+    find_procedure,
+)
 from certify_assets.certificates.sampling import ESTIMANDS, RUNS, TASKS
 from certify_assets.certificates.settings import Settings
 from certify_assets.cli.options import (
@@ -205,6 +213,16 @@ def _draw_cells(row: JsonObject) -> list[str]:
         percent(row["chance"]),
         row["promise"],
     ]
+
+
+def plan_words(side: str, procedure: str, tasks: int | None = None) -> list[str]:
+    """Return the options that plan a side by a procedure, or by its promise."""
+    words = ["--side", side] if side == "release" else []
+    # plan takes no pilot
+    named = DEFAULT if find_procedure(procedure).pilot else procedure
+    promised = [promise for promise in PROMISES if PROMISED[promise] == named]
+    words += ["--promise", *promised] if promised else ["--procedure", named]
+    return words if tasks is None else [*words, "--tasks", str(tasks)]
 
 
 @click.command()

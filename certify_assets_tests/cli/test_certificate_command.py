@@ -106,7 +106,7 @@ def test_the_next_command_repeats_the_options_and_works(
 
     step = following("certificate", "a b.csv", *read.split(), *options.split())
     if "--alpha" in options:
-        expected = f"--alpha 0.01 --side reject --set delta=0.02 {read}"
+        expected = f"--alpha 0.01 --promise confident --set delta=0.02 {read}"
         assert step == ["plan", "a b.csv", *expected.split()]
         return
     written = ["--out", "certificate.json"]
@@ -133,6 +133,32 @@ def test_the_cost_of_a_proof_is_one_figure(call: Call) -> None:
     plan = call(f"{step} --attempts 1 --json").json
     assert plan["tasks"] == int(tasks) and plan["draws"][0]["promise"] == "proved"
     assert 0.25 < plan["chance"] < 0.75, "about even"
+
+
+def test_a_plan_is_of_the_promise_that_is_named(call: Call, tmp_path: Path) -> None:
+    def write(tasks: int) -> None:
+        outcome = np.arange(tasks) % 2
+        names = [f"t{number}" for number in range(tasks)]
+        frame = pd.DataFrame({"task_id": names, "trajectory_id": names, "outcome": outcome})
+        frame = frame.assign(score=outcome + np.linspace(0, 0.1, tasks))
+        frame.to_csv(tmp_path / "s.csv", index=False)
+        frame.drop(columns="outcome").to_csv(tmp_path / "bare.csv", index=False)
+
+    write(26)
+    nothing = call("certificate s.csv --promise average --alpha .06").out
+    (costs,) = re.findall(r"Labels of all attempts at about (\d+) tasks \(26 here\)", nothing)
+    assert "They must be new labels.\n" in nothing, "looks are for a proof"
+    assert "next: certify plan s.csv --alpha 0.06 --promise average\n" in nothing
+    assert nothing.endswith(f" --promise confident --tasks {costs}\n")
+    # with guesses alone it would plan a proof
+    joined = call("certificate bare.csv --labels s.csv --promise average --alpha .06").out
+    *_, step = joined.splitlines()
+    assert f" --promise confident --tasks {costs} --success-rate" in step
+    plan = call(step.removeprefix("for the promise confident: certify "))
+    assert "by the promise confident" in plan.out
+    write(80)
+    enough = call("certificate s.csv --promise average --alpha .2")
+    assert enough.code == 0 and "for the promise" not in enough.out, "they give confidence"
 
 
 def test_all_lists_every_procedure_that_the_table_fits(
