@@ -271,7 +271,9 @@ class SideDraw:
         now = self.progress(outcomes, tied)
         return rests or {*(now.wanted if now else ())}
 
-    def close(self, outcomes: Mapping[str, int]) -> BatchCertificate:
+    def close(
+        self, outcomes: Mapping[str, int], tied: AbstractSet[str] = frozenset()
+    ) -> BatchCertificate:
         """Certify the widest set that the labels allow.
 
         Parameters
@@ -279,6 +281,8 @@ class SideDraw:
         outcomes : mapping of str to int
             Outcome, 0 or 1, of runs by trajectory. In each set, labels count in its order, up to
             the first run without one.
+        tied : set of str
+            Runs whose reviewers are tied: they say only whether more labels are wanted.
         """
         errors = {name for name, outcome in outcomes.items() if outcome == self.wrong}
         crossings = self.crossings(outcomes)
@@ -288,7 +292,8 @@ class SideDraw:
             if len(errors.intersection(widest.names)) < widest.table.limit:
                 break
             crossings.pop()
-        now, state = self.progress(outcomes), _CERTIFIED
+        now = self.progress(outcomes, frozenset() if self.wanted(outcomes, tied) else tied)
+        state = _CERTIFIED
         if not crossings:
             state = now.state if now else "to_reviewers"
         first = crossings or [self.sets[0].errors(outcomes, self.wrong).size]
@@ -379,9 +384,11 @@ class BatchDraw:
         """Return the runs of all sides in the order in which they are labelled if none is wrong."""
         return tuple(self.places)
 
-    def close(self, outcomes: Mapping[str, int]) -> tuple[BatchCertificate, ...]:
+    def close(
+        self, outcomes: Mapping[str, int], tied: AbstractSet[str] = frozenset()
+    ) -> tuple[BatchCertificate, ...]:
         """Certify each side by the labels that count."""
-        return tuple(side.close(outcomes) for side in self.sides)
+        return tuple(side.close(outcomes, tied) for side in self.sides)
 
     def wanted(
         self, outcomes: Mapping[str, int], tied: AbstractSet[str] = frozenset()

@@ -143,9 +143,7 @@ class BatchAudit:
 
     @cached_property
     def tied(self) -> frozenset[str]:
-        """Drawn runs whose reviewers are tied; none of a closed batch."""
-        if self.closing is not None:
-            return frozenset()
+        """Drawn runs whose reviewers are tied; of a closed batch by the labels that closed it."""
         resolved = resolve_labels(self._labels)
         return frozenset(
             name for name in self.draw.places.keys() & resolved if resolved[name].outcome is None
@@ -164,7 +162,7 @@ class BatchAudit:
     @cached_property
     def certificates(self) -> tuple[BatchCertificate, ...]:
         """What the labels say of each side."""
-        return self.draw.close(self.outcomes)
+        return self.draw.close(self.outcomes, self.tied)
 
     @property
     def labels_used(self) -> int:

@@ -208,6 +208,22 @@ def test_it_gives_up_and_goes_on_where_more_labels_come(batch: Batch) -> None:
     assert found.errors_found == 3 and found.decided == 96 and found.labels_used == len(known) > 50
 
 
+def test_a_tie_says_only_whether_labels_are_wanted(batch: Batch) -> None:
+    side = drawn(batch, 0.8)
+    first, *others = side.sets[0].names
+    known, tied = dict.fromkeys(others[:3], 1), {first}
+    assert side.wanted(known, tied) == set(), "not worth it even if the judge is right on the tie"
+    found, open_ = side.close(known, tied), side.close(known)
+    assert (found.state, found.label_next) == ("not_worth_it", ())
+    assert first in open_.label_next
+    same = {"state": open_.state, "label_next": open_.label_next}
+    assert found.model_copy(update=same) == open_
+    # one that could still certify is open until a third label
+    known = dict.fromkeys(others[:39], 0)
+    assert side.wanted(known, tied) == tied
+    assert side.close(known, tied) == side.close(known) and not side.close(known).certified
+
+
 def test_more_errors_than_the_budget_end_it(batch: Batch) -> None:
     side = drawn(batch, 0.25)
     names, table = side.sets[0].names, side.sets[0].table
