@@ -77,7 +77,7 @@ def doctor(
     check_table_file(_sheet(out), {})
     with remedies():
         found = diagnose(paths, labels=labels, judge=judge, truth=truth, reading=reading)
-    drawn = _draw(found, paths, out)
+    drawn, seed = _draw(found, paths, out)
     asked = replace(reading, columns={**found.columns, **reading.columns})
     steps = list(_steps(found, paths, labels, asked, out))
     document = {
@@ -92,7 +92,7 @@ def doctor(
         found.obstacle or None,
         *_certified(found.best),
         *_offered(found),
-        *_wrote(found, out, drawn, paths),
+        *_wrote(found, out, drawn, paths, seed),
         *(f"next: {step}" for step in steps),
         code=0 if found.answer == "certificate" else NOTHING,
     )
@@ -197,7 +197,9 @@ def _wrong(alpha: float, promise: str) -> str:
     return at_most(alpha)
 
 
-def _wrote(found: DoctorReport, out: Path, drawn: int, paths: Sequence[Path]) -> Iterator[str]:
+def _wrote(
+    found: DoctorReport, out: Path, drawn: int, paths: Sequence[Path], seed: Path | None
+) -> Iterator[str]:
     """Say where the runs to label are, and how they are labelled."""
     if not drawn:
         return
@@ -212,9 +214,8 @@ def _wrote(found: DoctorReport, out: Path, drawn: int, paths: Sequence[Path]) ->
     yield f"wrote {out}: {number_of(drawn, 'run')} to label, without their scores. {how}"
     if found.plan is not None and found.plan.attempts == 1:
         yield "Label batch after batch: the next command says when to stop."
-    kept = paths[0].with_name(f"{paths[0].name}.sample.json")
-    if len(paths) == 1 and as_given(paths[0]) == str(paths[0]) and kept.exists():
-        yield f"The seed of the draw is kept in {kept}."
+    if seed is not None and as_given(paths[0]) == str(paths[0]):
+        yield f"The seed of the draw is kept in {seed}."
     if _is_scan(paths):
         yield f"wrote {_VALIDATION}: label these runs in Scout View."
 
@@ -224,18 +225,18 @@ def _sheet(out: Path) -> Path:
     return out.with_suffix(".csv") if out.suffix.lower() in _PAGES else out
 
 
-def _draw(found: DoctorReport, paths: Sequence[Path], out: Path) -> int:
-    """Write the runs to label; return their number, 0 where there is nothing to write."""
+def _draw(found: DoctorReport, paths: Sequence[Path], out: Path) -> tuple[int, Path | None]:
+    """Write the runs to label; return their number, if any, and the file that keeps the seed."""
     plan, best = found.plan, found.best
     if found.answer != "label" or plan is None or best is None or best.table.trajectories is None:
-        return 0
+        return 0, None
     _refuse_labelled(out, DRAWN_BY, COLUMNS["outcome"])
     if _is_scan(paths):
         _refuse_labelled(_VALIDATION, "id", "target")
-    draw = draw_of(best.table, count=plan.labels, attempts=plan.attempts)
+    draw, seed = draw_of(best.table, count=plan.labels, attempts=plan.attempts), None
     # a table that is only to be read stays without its seed, which is always the same here
     if len(paths) == 1 and os.access(paths[0].absolute().parent, os.W_OK):
-        require_first_sample(paths[0], draw)
+        seed = require_first_sample(paths[0], draw)
     drawn, settings = drawn_rows(best.table, draw), Settings(alpha=_budget(found))
     columns = sheet(
         drawn, draw, settings, sides=SIDES, outcome=COLUMNS["outcome"], hidden=found.hidden
@@ -247,7 +248,7 @@ def _draw(found: DoctorReport, paths: Sequence[Path], out: Path) -> int:
         write_validation(_VALIDATION, runs)
     if _sheet(out) == out:
         write_tables((out, kept))
-        return len(drawn)
+        return len(drawn), seed
     # the labels are downloaded as a CSV with these
     check_table_file(_sheet(out), {COLUMNS["id"]: runs})
     texts = {}
@@ -259,7 +260,7 @@ def _draw(found: DoctorReport, paths: Sequence[Path], out: Path) -> int:
     title = f"{number_of(len(drawn), 'run')} of {found.title}"
     page = label_page(waiting, title=title, file=_sheet(out).name)
     write_text(out, page if out.suffix.lower() == ".html" else studio_tasks(waiting))
-    return len(drawn)
+    return len(drawn), seed
 
 
 def _refuse_labelled(path: Path, mark: str, outcome: str) -> None:

@@ -302,6 +302,8 @@ def require_first(
     scores: Path, kind: str, runs: str, *, seed: int, sha256: str, remedy: str
 ) -> Path:
     """Keep the first draw of runs in a file next to their table; refuse a different draw."""
+    # "." has no name
+    scores = scores if scores.name else scores.absolute()
     own = scores.with_name(f"{scores.name}.{kind}.json")
     kept = {}
     for path in sorted(scores.parent.glob(f"*.{kind}.json")):

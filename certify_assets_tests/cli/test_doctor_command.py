@@ -17,6 +17,7 @@ from certify_assets.reports.label_page import RunToLabel, label_page
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.corpora.builders import write_json
 from certify_assets_tests.corpora.formats.promptfoo import result
+from certify_assets_tests.right_answers.importing import inspect_log
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -569,3 +570,13 @@ def test_labels_of_the_page_are_kept_and_downloaded(browser: Browser, tmp_path: 
     assert labelled["trajectory_id"].tolist() == columns["trajectory_id"]
     assert labelled["outcome"].tolist() == ["1", "unclear"]
     assert download.value.suggested_filename == "l.csv"
+
+
+def test_the_folder_of_this_shell_keeps_its_seed_next_to_it(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "logs").mkdir()
+    inspect_log(tmp_path / "logs" / "a.json", *np.linspace(0.01, 0.99, 40).tolist())
+    monkeypatch.chdir(tmp_path / "logs")
+    said = call(f"doctor . --out {tmp_path}/l.csv").out
+    assert "to label" in said and (tmp_path / "logs.sample.json").is_file()

@@ -301,7 +301,7 @@ def _drafts(file: SourceFile, log: Any, samples: _Samples, reading: Reading) -> 
         # a place in the log is more than its row to a reader
         for run in reading.runs([(f"{file.name} {place}", found)], draft):
             sample = mapping(found)
-            seen = f"sample {sample['id']} epoch {sample['epoch']}"
+            seen = f"sample {str(sample['id'])[:_SETTING]} epoch {sample['epoch']}"
             yield replace(run, origin=reading.origin(file, row)._replace(place=seen))
     if not row:
         reading.drop("file_without_samples", f"{file.name} has no sample.")
