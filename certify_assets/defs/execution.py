@@ -114,6 +114,10 @@ def execute(
     steps = len(job.graph.nodes)
     if parent is not None:
         done = instance.get_run_stats(parent.run_id).steps_succeeded
+        if done >= len(parent.step_keys_to_execute or job.graph.nodes):
+            # killed between its last step and its end: Dagster resumes no run without a step to do
+            parent = None
+    if parent is not None:
         steps -= done
         if shown != "nothing":
             _say(f"resuming a run that was stopped: {done} steps were finished")

@@ -159,3 +159,18 @@ def _made_again(root: Path) -> int:
             if entry.dagster_event is not None and entry.dagster_event.asset_key is not None
         )
     return sum(times > 1 for times in made.values())
+
+
+def test_a_kill_after_the_last_step_leaves_nothing_to_resume(
+    reference: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "root"
+    prepare(root, source=reference.parent / "small.jsonl")
+    _killed(root, after=3, delay=0)
+    for resumed in (True, False):
+        done = run(root)
+        assert done.returncode == 0, done.stderr
+        assert ("resuming" in done.stderr) == resumed
+        with dg.DagsterInstance.from_config(str(root / "dagster")) as instance:
+            # as the next command marks a run whose process is gone
+            instance.report_run_failed(instance.get_runs(limit=1)[0])
