@@ -112,8 +112,8 @@ def plan(
     plan then compares labels of one run of every task with labels of two, four and all.
 
     The plan simulates labels from the scores and a model of the outcomes. tasks_needed is the
-    number of tasks with which 80 % of the simulations certify something. Exit 3 where these labels
-    can certify nothing, or 1,500 tasks are not enough.
+    number of tasks with which 80 % of the simulations certify something. Exit 3 where none of
+    these labels does, or 1,500 tasks are not enough.
 
     The three gates of the paper come with the plan. They say whether training the judge is worth
     while.
@@ -164,7 +164,7 @@ def _about_plan(found: JsonObject, asked: Settings, *, guessed: bool) -> Iterato
             f"chance of {percent(found['chance'])}."
         )
     else:
-        yield f"{tasks} can certify nothing at α = {asked.alpha:g}."
+        yield f"With {tasks}, no simulation certifies anything at α = {asked.alpha:g}."
     if found["tasks_needed"] is None:
         yield f"{MOST_TASKS:,} tasks are not enough. A better judge or a larger α will help."
     else:
