@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ from certify_assets.tables.cells import (
 )
 from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.reading import SHEETS, Table
-from certify_assets.tables.settings import TableSettings
+from certify_assets.tables.settings import TableSettings, written_columns
 
 # 1,234 may be a thousand and more, and 1.234 where the numbers next to it have no point
 _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}([.,]\d{3})+\s*")
@@ -109,19 +109,23 @@ class ColumnReader:
         if self.problems:
             raise TableError(self.problems, self.remedies)
 
-    def lacks(self, kind: str, name: str) -> None:
-        """Refuse a table that lacks a column; say which column may be meant."""
-        names = self.table.names
-        remedy = f"Rename one, or name it with --columns {kind}=NAME."
+    def lacks(self, columns: Mapping[str, str]) -> None:
+        """Refuse a table that lacks columns, by field; say which of its columns may be meant."""
+        names, unknown = self.table.names, dict.fromkeys(columns, "NAME")
+        remedy = f"Rename yours, or give --columns {written_columns(unknown)}."
         # a title, or merged cells above the names of columns; a nameless first column is an index
         blanks = 0 if self.table.columns else names[1:].count("")
         if titled := 2 * blanks >= len(names) > 1:
             remedy = "Delete the lines above the names of the columns."
+        lacking = " or ".join(map(repr, columns.values()))
         self.problems.append(
-            f"{self.table.path} has no column {name!r}; its columns are {self.table.listed}. "
+            f"{self.table.path} has no column {lacking}; its columns are {self.table.listed}. "
             f"{remedy}"
         )
-        self.remedies |= {} if titled else likely_column(kind, names, self.table.columns)
+        if not titled:
+            self.remedies |= unknown
+            for kind in columns:
+                self.remedies |= likely_column(kind, names, self.table.columns)
 
     def refuse(self, column: str, places: Sequence[int], problem: str) -> None:
         """Refuse cells of a column for one reason."""
@@ -214,7 +218,7 @@ class ColumnReader:
             column,
             places,
             f": {shown(label)} was already used in {self.table.row(first[label])}. Give every "
-            "trajectory its own id, or leave the column out.",
+            "trajectory its own id, such as task and attempt in one.",
         )
         return names
 

@@ -189,7 +189,7 @@ class OutcomeColumn:
         """Say which words are successes."""
         settings = self.settings
         if settings.threshold is not None:
-            return [f"{self.column}: {settings.threshold:g} and more as 1, less as 0"]
+            return [f"{self.column} counts {settings.threshold:g} and more as 1, less as 0"]
         named, said = settings.success or settings.failure, []
         for outcome in (1, 0):
             words = [
@@ -198,7 +198,7 @@ class OutcomeColumn:
                 if found == outcome and (named or (kind is str and number_of(value) is None))
             ]
             said += [f"{_listed(words)} as {outcome}"] if words else []
-        return [f"{self.column}: {' and '.join(said)}"] if said else []
+        return [f"{self.column} counts {' and '.join(said)}"] if said else []
 
 
 def _listed(labels: Iterable[Any]) -> str:

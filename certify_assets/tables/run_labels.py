@@ -191,8 +191,8 @@ def require_ids(table: ScoreTable) -> None:
     """Refuse a table without trajectory_id, the column by which labels and draws name runs."""
     if table.trajectories is None:
         raise InputError(
-            f"{table.path} has no column trajectory_id, by which labels name the runs. Name the "
-            "column of ids with --columns id=NAME."
+            f"{table.path} has no column trajectory_id, by which labels name the runs. Add it, "
+            "or name a column with an id for each run with --columns id=NAME."
         )
 
 

@@ -424,8 +424,8 @@ def _read(
     if not len(table) and not lacking:
         raise InputError(f"{table.path} has a header but no rows; write one row a trajectory.")
     read = ColumnReader(table, reading.settings)
-    for one in lacking:
-        read.lacks(one, names[one])
+    if lacking:
+        read.lacks({one: names[one] for one in lacking})
     readers: dict[str, Callable[[str], NDArray[Any]]] = {
         "score": read.scores,
         "again": read.scores,

@@ -31,7 +31,7 @@ def test_what_was_understood_of_tables_is_said_in_one_line(tmp_path: Path) -> No
     assert read(tmp_path).read_as == (
         f"{tmp_path.name}/a.csv and 1 more read as: semicolons between fields; column "
         "'Task ID' as task_id",
-        f"{tmp_path.name}/a.csv and 1 more read as: outcome: 'pass' as 1 and 'fail' as 0",
+        f"{tmp_path.name}/a.csv and 1 more read as: outcome counts 'pass' as 1 and 'fail' as 0",
     )
 
 

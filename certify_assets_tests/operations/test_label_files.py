@@ -191,7 +191,7 @@ def test_a_table_in_other_words_is_read_and_says_how(store: Store, tmp_path: Pat
         "semicolons between fields",
         "column 'Outcome' as outcome",
         "column 'Trajectory ID' as trajectory_id",
-        "outcome: 'good' as 1 and 'bad' as 0",
+        "outcome counts 'good' as 1 and 'bad' as 0",
     )
     assert votes(store) == {"open-0/0": {"ann": 1}, "open-1/0": {"ann": 0}}
     with pytest.raises(InputError, match="has no 'god', which --set success names"):
