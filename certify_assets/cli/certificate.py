@@ -222,7 +222,8 @@ def certificate(
         # of several procedures the default, unless it certifies nothing
         chosen = next(item.procedure for item in found.certificates if item.certified)
         choice = ["--procedure", chosen] if procedure == "all" else []
-        step = shlex.join(["certify", "decide", str(out), "NEW_SCORES", *choice])
+        new = "NEW_SCORES" if isinstance(rows.source, Path) else "NEW_RUNS"
+        step = shlex.join(["certify", "decide", str(out), new, *choice])
     answer(
         document,
         *_summary(found, more, out),
