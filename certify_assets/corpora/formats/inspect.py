@@ -280,7 +280,10 @@ def _drafts(file: SourceFile, log: Any, samples: _Samples, reading: Reading) -> 
         ]
         outcome = reading.chosen(place, said, "scorer")
         if sample.get("error"):
-            raise LeftOutError("ended with an error of the evaluation", "infrastructure_error")
+            raise LeftOutError(
+                "ended with an error of the evaluation; repeat it with inspect eval-retry",
+                "infrastructure_error",
+            )
         if sample.get("invalidation"):
             raise LeftOutError("was declared invalid by those who ran it", "invalidated")
         return Draft(

@@ -43,7 +43,7 @@ def _fits(file: SourceFile) -> bool:
 
 @trace_format(
     "human",
-    title="MLflow traces with assessments (JSON of traces, tables of search_traces, a server)",
+    title="MLflow traces",
     suffixes=(*JSON, *PARQUET),
     fits=_fits,
     label_source="assessments of the traces, by default those of people",

@@ -167,7 +167,7 @@ def _task(trace: Trace, instruction: str, reading: Reading) -> str:
             return named
         if not (reading.judged and instruction.strip()):
             raise _unnamed(trace, "task", reading)
-        reading.notes["runs without a task, where the same input means the same task"] += 1
+        reading.notes["runs that name no task, so runs with the same input are one task"] += 1
     if not instruction.strip():
         raise LeftOutError("names no task: it has no input; name an attribute instead", "no_task")
     return f"input-{hashed(instruction.strip())}"
