@@ -209,7 +209,10 @@ def audit(
         document["disagreements"] = found = _contradicted(decided, disagreements)
         lines += _confusion_lines(found)
     if both := int(np.count_nonzero(decided.rows.reasons == "overlap")):
-        lines.append(f"Under both thresholds, and so left to review: {number_of(both, 'row')}.")
+        lines.append(
+            f"Under both thresholds: {number_of(both, 'row')}. Each audit above counts them as "
+            "decided, and `certify decide` sends them to review."
+        )
     report_gate(
         scores.name,
         [f"The audit says {verdict}.", *map(_audit_sentence, each)],
@@ -217,8 +220,8 @@ def audit(
         [_audit_sentence(item) for item in each if item["verdict"] == "WARN"],
     )
     lines.append(
-        "On the page: `certify report` shows it if one table has these rows with split=test and "
-        "those of the certificate with split=cal."
+        "For a page with this audit, give `certify report` one table: rows of the certificate with "
+        "split=cal, and these rows with split=test."
     )
     names = [WORDS[item.side] for item in certificates] if len(each) > 1 else []
     blocks = figures("Audit", *each, most=_AUDITED, names=names)
@@ -299,7 +302,11 @@ def resample(
 @click.command()
 @certificate_argument
 @scores_argument
-@click.option("--queue", type=OUT, help="Write the rows that go to review here.")
+@click.option(
+    "--queue",
+    type=OUT,
+    help="Write the rows that go to review here, with their scores and outcomes.",
+)
 @click.option(
     "--decisions",
     type=OUT,
