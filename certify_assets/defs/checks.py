@@ -74,7 +74,9 @@ def asked_together(
                 try:
                     verdict = ask(about)
                 except Exception as error:
-                    # the questions after it are asked all the same
+                    # the questions after it are asked all the same; the first error is raised
+                    if failed:
+                        context.log.error(f"{spec.name}: {error!r}", exc_info=error)
                     failed.append(error)
                     continue
                 yield dg.AssetCheckResult(

@@ -10,7 +10,7 @@ from certify_assets.defs.research import research_checks, study_assets
 from certify_assets.operations.checks import Verdict
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import score_as_base
-from certify_assets_tests.defs.running import PROJECT, materialize
+from certify_assets_tests.defs.running import PROJECT, materialize, partitions
 
 
 def run(root: Store | Path) -> dg.ExecuteInProcessResult:
@@ -55,14 +55,23 @@ def test_a_check_that_fails_leaves_the_others_of_its_step_their_answer(tmp_path:
     def broken(_: Store) -> Verdict:
         raise ValueError("no answer")
 
+    def lost(_: Store) -> Verdict:
+        raise ValueError("no data")
+
     def holds(_: Store) -> Verdict:
         return Verdict.of(True, "it holds.")
 
     @dg.asset(key=PROJECT.key("corpora/comparison"))
     def checked() -> None: ...
 
-    asked = {"corpora/comparison": [broken, holds]}
+    asked = {"corpora/comparison": [broken, lost, holds]}
     checks = asked_together(PROJECT, asked, partitioned=False)
-    result = materialize([checked, checks], tmp_path, None, raise_on_error=False)
-    assert not result.success
+    with partitions() as instance:
+        result = materialize(
+            [checked, checks], tmp_path, None, instance=instance, raise_on_error=False
+        )
+        said = [entry.user_message for entry in instance.all_logs(result.run_id)]
+    (failed,) = result.get_step_failure_events()
+    assert "no answer" in str(failed.step_failure_data.error)
+    assert any("lost: ValueError('no data')" in text for text in said)
     assert [found.check_name for found in result.get_asset_check_evaluations()] == ["holds"]
