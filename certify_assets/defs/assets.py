@@ -55,12 +55,6 @@ class AssetStep:
         return Corpus(self.store, self.context.partition_key)
 
     @property
-    def config(self) -> Mapping[str, Any]:
-        """What the run configures of the asset."""
-        found: Mapping[str, Any] = self.context.op_execution_context.op_config
-        return found
-
-    @property
     def partition(self) -> str:
         """Name of the corpus of the partition; "" of an asset over all corpora."""
         return self.context.partition_key if self.context.has_partition_key else ""

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
@@ -46,11 +47,14 @@ _COPIED = ("trajectory_id", "task_id", "agent", "attempt", "source_file", "sourc
 _QUEUED = ("trajectory_id", "task_id", "batch", "attempt")
 _LABELLED = ("trajectory_id", "task_id", "batch", "asked", "decision")
 _DECISIONS = "operations/decisions"
-_DEPLOY = dg.Field(
-    bool,
-    default_value=False,
-    description="Whether the new certificates are deployed, if all checks pass.",
-)
+
+
+class RecertificationConfig(dg.Config):
+    """What a run configures of a recertification."""
+
+    deploy: bool = Field(
+        False, description="Whether the new certificates are deployed, if all checks pass."
+    )
 
 
 def operation_assets(project: Project) -> list[Any]:
@@ -267,10 +271,12 @@ def recertify_assets(project: Project) -> list[dg.AssetsDefinition]:
         **on_device_of_any_judge(project),
         deps=[labels, monitor],
         kinds={"json"},
-        config_schema={"deploy": _DEPLOY},
     )
     def recertification(
-        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+        context: dg.AssetExecutionContext,
+        config: RecertificationConfig,
+        data_root: DataRoot,
+        mlflow: MlflowTracker,
     ) -> MaterializeResult:
         """Certify the deployed judge on CAL and the audit sample together.
 
@@ -279,7 +285,7 @@ def recertify_assets(project: Project) -> list[dg.AssetsDefinition]:
         anyone can recompute them.
         """
         with asset_step(project, context, data_root, mlflow) as step:
-            record, said = recertify_deployed(step.corpus, deploy=step.config["deploy"])
+            record, said = recertify_deployed(step.corpus, deploy=config.deploy)
             if record is None:
                 return _unchanged(step, {"said": said})
             metadata = {

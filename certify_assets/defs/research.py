@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 import dagster as dg
+from pydantic import Field
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.assets import MaterializeResult, asset_step
@@ -21,13 +22,13 @@ from certify_assets.research import certifiability, real_scores, tables
 from certify_assets.research import simulation_study as simulations
 from certify_assets.storage.store import Store
 
-_SIMULATION = {
-    "trials": dg.Field(int, default_value=300, description="Calibration sets a design."),
-    "seed": dg.Field(int, default_value=42, description="Seed of all draws."),
-    "workers": dg.Field(
-        int, default_value=1, description="Processes; results do not depend on it."
-    ),
-}
+
+class SimulationConfig(dg.Config):
+    """What a run configures of the simulation."""
+
+    trials: int = Field(300, description="Calibration sets a design.")
+    seed: int = Field(42, description="Seed of all draws.")
+    workers: int = Field(1, description="Processes; results do not depend on it.")
 
 
 def comparison_assets(project: Project) -> list[dg.AssetsDefinition]:
@@ -150,10 +151,12 @@ def study_assets(project: Project) -> list[dg.AssetsDefinition]:
     @dg.asset(
         **project.about("research/simulation", RESEARCH_GROUP, partitions=None),
         kinds={"json"},
-        config_schema=_SIMULATION,
     )
     def simulation(
-        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+        context: dg.AssetExecutionContext,
+        config: SimulationConfig,
+        data_root: DataRoot,
+        mlflow: MlflowTracker,
     ) -> MaterializeResult:
         """Measure violation and coverage of every procedure on simulated data.
 
@@ -163,12 +166,12 @@ def study_assets(project: Project) -> list[dg.AssetsDefinition]:
         with asset_step(project, context, data_root, mlflow) as step:
             simulations.run_study(
                 step.store,
-                **step.config,
+                **config.model_dump(),
                 progress=lambda cell, done, total: context.log.info(
                     f"{done:,} of {total:,}: {cell.title}"
                 ),
             )
-            return step.made({}, params=step.config)
+            return step.made({}, params=config.model_dump())
 
     @dg.asset(
         **project.about("research/report", RESEARCH_GROUP, partitions=None),
