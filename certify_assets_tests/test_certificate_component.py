@@ -110,6 +110,9 @@ def test_a_frame_is_certified_and_its_unlabelled_runs_decided(tmp_path: Path) ->
         item = issued[row["decision"] == "release"]
         assert (row["judge"] <= item.threshold) == (item.side == "reject")
     assert set(frames[1]["decision"]) == {"human"}
+    result = project.run("answers_needs_review")
+    (made,) = result.get_asset_materialization_events()
+    assert result.success and made.asset_key == dg.AssetKey(["lab", "answers_needs_review"])
 
 
 def test_later_labels_are_followed_until_they_contradict(tmp_path: Path) -> None:
@@ -140,6 +143,12 @@ def test_a_table_is_read_from_its_path_and_held_out_rows_are_audited(tmp_path: P
     passed, sentence = said["certified"]
     assert not passed and sentence.endswith("min_coverage asks for 90 %.")
     assert said["still_holds"] == (True, "No new task is labelled yet.")
+    (tmp_path / "scores.csv").unlink()
+    (failed,) = project.run("answers_certificate").get_step_failure_events()
+    sentence = (
+        "scores.csv does not exist. Let the asset write it, or change path, which is relative"
+    )
+    assert sentence in str(failed.step_failure_data.user_failure_data)
 
 
 @pytest.mark.parametrize(
@@ -277,8 +286,13 @@ def test_a_project_of_somebody_else_certifies_its_own_asset(tmp_path: Path) -> N
 
     call("dg", "scaffold", "defs", "certify_assets.components.Certificate", "judged")
     declared = tmp_path / "src/lab/defs/judged/defs.yaml"
-    written = yaml.safe_load(declared.read_text("utf-8"))
+    text = declared.read_text("utf-8")
+    written = yaml.safe_load(text)
     assert written["type"] == "certify_assets.components.Certificate"
+    # what is optional is there as comments
+    every = yaml.safe_load(re.sub(r"# (\w+: )", r"\1", text))["attributes"]
+    assert Component.from_attributes_dict(attributes=every).path == "scores.csv"
+    assert {*every} - {*written["attributes"]} == {"path", "columns", "min_coverage"}
     written["attributes"] = _ATTRIBUTES
     declared.write_text(yaml.safe_dump(written), "utf-8")
     call("dg", "check", "yaml")

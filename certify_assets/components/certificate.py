@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import dagster as dg
 import pydantic
 
+from certify_assets.components.template import TemplateScaffolder
 from certify_assets.errors import CertifyError, InputError
 
 if TYPE_CHECKING:
@@ -25,11 +26,21 @@ _DOCUMENT: Final = "certificate"
 _COLUMN: Final = re.compile(r"--columns (\w+)=(\w+)")
 
 
-class _Scaffolder(dg.Scaffolder[Any]):
-    def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
-        from dagster.components.component_scaffolding import scaffold_component
-
-        scaffold_component(request, {"asset": "my_scores", "alpha": 0.1, "decisions": True})
+class _Scaffolder(TemplateScaffolder):
+    template = """\
+# docs/how-to/dagster.md describes the component.
+attributes:
+  asset: my_scores
+  # file that the asset writes, relative to this folder; without it, the value of the asset is read
+  # path: scores.csv
+  # names of columns, where they are not task_id, score and outcome
+  # columns: {task: case, score: judge_score, outcome: human_label}
+  alpha: 0.1
+  # the check `certified` fails if a smaller share is decided
+  # min_coverage: 0.3
+  # two more assets: the runs without an outcome, decided or for review
+  decisions: true
+"""
 
 
 @dg.scaffold_with(_Scaffolder)
@@ -46,8 +57,8 @@ class CertificateComponent(dg.Component, dg.Resolvable, dg.Model):
     )
     path: str | None = pydantic.Field(
         None,
-        description="File that the asset writes, relative to this file. By default the table is "
-        "loaded through the IO manager of the asset.",
+        description="File that the asset writes, relative to the folder of this file. By default "
+        "the table is loaded through the IO manager of the asset.",
         examples=["scores.csv"],
     )
     columns: dict[str, str] | None = pydantic.Field(
@@ -126,6 +137,11 @@ class _Source:
         from certify_assets.tables.score_table import read_score_table
         from certify_assets.tables.settings import ReadingOptions, TableSettings
 
+        if self.path is not None and not self.path.exists():
+            raise InputError(
+                f"{self.path} does not exist. Let the asset write it, or change path, which is "
+                "relative to the folder of defs.yaml."
+            )
         value = self.path if self.path is not None else self._frame(inputs["table"])
         reading = ReadingOptions(self.asked.columns or {}, TableSettings(unlabelled="drop"))
         if issued is not None:
@@ -206,9 +222,12 @@ def _decisions(source: _Source) -> dg.AssetsDefinition:
         ins=source.ins,
         deps=[*source.deps, source.named("certificate")],
         outs={
-            name: dg.AssetOut(key=source.named(name), description=said, kinds={"certify"})
+            name: dg.AssetOut(
+                key=source.named(name), description=said, kinds={"certify"}, is_required=False
+            )
             for name, said in outs.items()
         },
+        can_subset=True,
     )
     def decisions(context: dg.AssetExecutionContext, **inputs: Any) -> Any:
         from certify_assets.components.certified import by_words, decided
@@ -218,7 +237,8 @@ def _decisions(source: _Source) -> dg.AssetsDefinition:
             frames, known = decided(issued, source.read(inputs, issued))
         if known:
             context.log.warning(known)
-        for name, frame in frames.items():
+        for name in sorted(context.op_execution_context.selected_output_names):
+            frame = frames[name]
             counts = frame["decision"].value_counts().to_dict()
             yield dg.Output(frame, name, metadata={"runs": len(frame), **by_words(counts)})
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import dagster as dg
 import pydantic
 
+from certify_assets.components.template import TemplateScaffolder
 from certify_assets.corpora.config import CorpusConfig
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.splits import PROFILES
@@ -19,27 +20,6 @@ from certify_assets.defs.project import OWNERS, Project, known_judges, parse_pre
 from certify_assets.defs.sensors import declared_corpora_sensor
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.storage.urls import is_url
-
-_TEMPLATE = """\
-# The corpora of this project; docs/corpora.md describes the component.
-type: {type_name}
-
-attributes:
-  corpora:
-    - name: my_corpus
-      # files, folders and archives, relative to this file
-      paths: [runs]
-      format: auto
-      profile: certify
-      seed: 42
-      # false: no RL split, its share of the tasks goes to CAL
-      rl: false
-  # prefix of all asset keys; without it they are corpora/..., judges/... and so on
-  # key_prefix: my_platform
-  # judges that get assets; leave this out for all judges, those of judges.yaml too, and the study
-  judges: [lexical, combined]
-"""
-
 
 # fields of the configuration of a corpus, in types of YAML
 _TYPES: dict[str, Any] = {
@@ -90,16 +70,24 @@ class DeclaredCorpus(_Declared):  # type: ignore[misc]
         return config
 
 
-class _Scaffolder(dg.Scaffolder[Any]):
-    def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
-        if request.scaffold_format != "yaml" or request.append:
-            from dagster.components.component_scaffolding import scaffold_component
-
-            scaffold_component(request, {"corpora": [{"name": "my_corpus", "paths": ["runs"]}]})
-            return
-        (request.target_path / "defs.yaml").write_text(
-            _TEMPLATE.format(type_name=request.type_name), encoding="utf-8"
-        )
+class _Scaffolder(TemplateScaffolder):
+    template = """\
+# docs/corpora.md describes the component.
+attributes:
+  corpora:
+    - name: my_corpus
+      # files, folders and archives, relative to this file
+      paths: [runs]
+      format: auto
+      profile: certify
+      seed: 42
+      # false: no RL split, its share of the tasks goes to CAL
+      rl: false
+  # prefix of all asset keys; without it they are corpora/..., judges/... and so on
+  # key_prefix: my_platform
+  # judges that get assets; leave this out for all judges, those of judges.yaml too, and the study
+  judges: [lexical, combined]
+"""
 
 
 @dg.scaffold_with(_Scaffolder)
