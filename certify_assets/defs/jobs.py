@@ -68,8 +68,8 @@ def _pipelines(project: Project) -> list[Any]:
             RECERTIFY,
             # the labels and the queue too: what is decided has a job of its own
             selection=operations - project.select("operations", *decided),
-            description="Run the monitor of one corpus's deployed judge on its labels, recertify "
-            "where enough is new, and draw the history.",
+            description="Close the batches of one corpus that labels settle, run the monitor of "
+            "its deployed judge, recertify where enough is new, and draw the history.",
         ),
         dg.define_asset_job(
             WEEKLY,

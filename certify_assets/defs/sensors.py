@@ -138,7 +138,7 @@ def platform_sensors(project: Project) -> list[dg.SensorDefinition]:
     ) -> dg.SensorResult:
         """Watch the labels of every corpus.
 
-        New labels start monitor and recertification, once for each set of labels.
+        New labels close batches and start monitor and recertification, once for each set.
         """
         store, seen = data_root.view(), _seen(context)
         requests = dict[str, str]()

@@ -242,8 +242,8 @@ class WaitingRuns:
         names = ", ".join(self.batches)
         return (
             f"{self.runs:,} runs of {names} wait for a draw. It is made at {config.batch_runs:,} "
-            f"runs, and on {until:%Y-%m-%d} at the latest. To draw now: `certify ops ingest "
-            f"{self.corpus} --draw`."
+            f"runs, or at the next delivery from {until:%Y-%m-%d} on. To draw now: "
+            f"`certify ops ingest {self.corpus} --draw`."
         )
 
     def outlook(self) -> str:

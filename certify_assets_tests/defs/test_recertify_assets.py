@@ -218,6 +218,8 @@ def test_the_week_certifies_every_judge_and_trains_no_language_model_that_is_up_
         "judges/lexical_weighted/certificate",
         "operations/recertification",
         "operations/history",
+        # draws from batches that waited for batch_days
+        "operations/batch_certificates",
         "corpora/trajectories",
         "corpora/comparison",
     } <= keys
