@@ -146,7 +146,7 @@ def test_what_waits_is_drawn_when_it_is_old_or_when_it_is_asked_for(
     second = decided(deployed, tmp_path, 4)
     shown = CliRunner().invoke(ops, ["ingest", "c", "--draw", "--root", deployed.root])
     assert shown.exit_code == 0, shown.output
-    assert f"{second.batch}: " in shown.stdout and "are provisional; 0 of" in shown.stdout
+    assert f"{second.batch}: " in shown.stdout and "are provisional; its draw has 0" in shown.stdout
     corpus = Corpus(deployed, "c")
     assert waiting_runs(corpus) == [] and draw_of(corpus, second.batch) == second.batch
     assert [item.record.batch for item in batch_audits(corpus)[0]] == [first.batch, second.batch]
