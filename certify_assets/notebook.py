@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from certify_assets.tables.score_table import ScoreTable
 
 _OPTION = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
-_NAMED_COLUMN = re.compile(r"--columns ([a-z]+)=(\w+)")
+_NAMED_COLUMNS = re.compile(r"--columns (\w+=\w+(?:,\w+=\w+)*)")
 
 
 @dataclass(frozen=True)
@@ -364,7 +364,9 @@ def _read(frame: Any, reading: ReadingOptions) -> ScoreTable:
 
 def _in_python(sentence: str) -> str:
     """Return a sentence of the command with its options as keywords."""
-    sentence = _NAMED_COLUMN.sub(r"columns={'\1': \2}", sentence).replace("--set ", "")
+    sentence = _NAMED_COLUMNS.sub(
+        lambda found: f"columns={dict(one.split('=') for one in found[1].split(','))}", sentence
+    ).replace("--set ", "")
     return _OPTION.sub(lambda option: f"{option[1].replace('-', '_')}=", sentence)
 
 

@@ -155,9 +155,9 @@ def test_a_table_is_read_from_its_path_and_held_out_rows_are_audited(tmp_path: P
     ("frame", "attributes", "sentence"),
     [
         (answers(), {"columns": {"task": "nope"}}, "has no column 'nope'"),
-        (answers(), {"columns": {"outcome": "nope"}}, "has no column 'nope'"),
-        (answers(), {"columns": None}, "has no column 'outcome'"),
-        (answers().drop(columns="human"), {}, "or name it with columns: {outcome: NAME}"),
+        (answers(), {"columns": {"outcome": "nope"}}, "or 'nope'; its columns"),
+        (answers(), {"columns": None}, "or give columns: {task: NAME, score: NAME, outcome: NAME}"),
+        (answers().drop(columns="human"), {}, "or give columns: {outcome: NAME}"),
         (answers(labelled=0), {}, "has no outcome in any row"),
         ([{"case": "t", "judge": 1, "human": 1}], {}, "gave list where a frame is needed"),
         ({"monday": answers(), "tuesday": [1]}, {}, "gave list where a frame is needed"),

@@ -122,7 +122,7 @@ def test_columns_are_read_as_those_of_score_tables(runs: pd.DataFrame, plain: Ce
     for table, more, words in (
         (odd, {"columns": columns}, r"'good' is not an outcome.* success=VALUE"),
         (runs, {"sample": "draw.csv"}, "certify certificate SCORES --sample FILE"),
-        (runs.drop(columns="outcome"), {}, r"no outcome column.*columns=\{'outcome': NAME\}"),
+        (runs.drop(columns="outcome"), {}, r"no outcome column.*columns=\{'outcome': 'NAME'\}"),
         (pd.concat([runs, runs[["score"]]], axis=1), {}, "two columns called 'score'"),
     ):
         with pytest.raises(InputError, match=words):

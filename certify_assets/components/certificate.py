@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from certify_assets.tables.score_table import ScoreTable
 
 _DOCUMENT: Final = "certificate"
-_COLUMN: Final = re.compile(r"--columns (\w+)=(\w+)")
+_COLUMNS: Final = re.compile(r"--columns (\w+=\w+(?:,\w+=\w+)*)")
 
 
 class _Scaffolder(TemplateScaffolder):
@@ -293,5 +293,8 @@ def _failing() -> Iterator[None]:
         yield
     except CertifyError as error:
         # options of the command as attributes
-        said = _COLUMN.sub(r"columns: {\1: \2}", str(error))
+        said = _COLUMNS.sub(
+            lambda found: f"columns: {{{found[1].replace('=', ': ').replace(',', ', ')}}}",
+            str(error),
+        )
         raise dg.Failure(said, allow_retries=False) from None
