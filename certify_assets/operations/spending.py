@@ -135,9 +135,9 @@ class Spending:
 
     @property
     def promised(self) -> float:
-        """Sum of what earlier schedules spent and of the whole present one."""
+        """Sum of what earlier schedules spent and of the whole present one, or of the default."""
         if self.schedule is None:
-            return self.spent
+            return self.spent + Schedule().total
         before = [item.delta for item in self._later if item.ledger["sequence"] < self.since]
         return math.fsum(before) + self.schedule.total
 
@@ -168,19 +168,17 @@ class Spending:
         others = f", {number_of(later, 'later certificate')}" if later else ""
         made = number_of(len(self.claims), "recertification")
         both = [f"{100 * max(0.0, 2 * level - 1):.4g} %" for level in (now, ever)]
-        together = f"each is {both[0]}" if now == ever else f"these are {both[0]} and {both[1]}"
         return (
             f"On one side and budget, the first certificate{others} and {made} all hold with "
-            f"{100 * now:.4g} % confidence. With everything that the schedule still allows, it is "
-            f"{100 * ever:.4g} %. For both sides together, {together}."
+            f"{100 * now:.4g} % confidence. Once the schedule is spent, it is {100 * ever:.4g} %. "
+            f"For both sides together, it is {both[0]} now and {both[1]} then."
         )
 
     def total(self) -> str:
         """Describe the δ spent in all: that of the first certificate and the schedule's shares."""
-        promised = self.promised if self.schedule is not None else self.spent + Schedule().total
         later = f", {self.spent:.4g} by {self.later} later" if self.later else ""
         return (
-            f"{DELTA + self.spent:.4g} of at most {DELTA + promised:.4g} a side and budget "
+            f"{DELTA + self.spent:.4g} of at most {DELTA + self.promised:.4g} a side and budget "
             f"({DELTA:g} by the first certificate{later})"
         )
 

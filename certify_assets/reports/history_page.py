@@ -83,7 +83,7 @@ def _verdict(history: OperationHistory) -> Banner:
     spent, declared = history.first_delta + history.spent, history.first_delta + history.promised
     facts = [
         ("alarms so far", count(len(history.alarms)), ""),
-        ("δ spent, of the declared total", f"{compact(spent)} of {compact(declared)}", ""),
+        ("δ spent, of at most", f"{compact(spent)} of {compact(declared)}", ""),
     ]
     deployed = [step for step in history.steps if step.deployed]
     if deployed:

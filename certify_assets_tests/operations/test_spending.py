@@ -82,7 +82,9 @@ def test_later_certificates_and_recertifications_of_a_judge_share_one_schedule(
 ) -> None:
     corpus, schedule = Corpus(store, "c"), Schedule()
     assert claim(corpus, "lexical", "certificate", "v1").delta == DELTA
-    assert read_spending(corpus).of("lexical").total().startswith("0.05 of at most 0.1 ")
+    first = read_spending(corpus).of("lexical")
+    assert first.total().startswith("0.05 of at most 0.1 ")
+    assert "with 95 % confidence. Once the schedule is spent, it is 90 %." in first.joint()
     assert claim(corpus, "lexical", "certificate", "v1").number == 1, (
         "the same again spends nothing"
     )
