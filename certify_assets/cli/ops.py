@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -159,6 +160,12 @@ def _answer_deployed(corpus: Corpus, command: str, made: DeploymentRecord) -> No
 
 def _deployed(made: DeploymentRecord) -> list[Any]:
     document = {**made.to_dict(), "budgets": made.budgets}
+    told = made.mlflow or {}
+    if "version" in told:
+        # without a server of its own, the link leads nowhere before `certify ui`
+        served = os.environ.get("MLFLOW_TRACKING_URI", "").startswith("http")
+        where = f": {told['run']}" if served else "; `certify ui` shows it"
+        document["mlflow"] = f"version {told['version']} of {told['model']}{where}"
     return figures(f"Deployed on {made.corpus}", document, most=_DEPLOYED)
 
 

@@ -339,9 +339,6 @@ def _registered(
     certificates: Sequence[Certificate],
 ) -> dict[str, str]:
     corpus = record.corpus
-    document = record.to_dict()
-    # more people read a tracking server than may know which tasks nobody reads
-    del document["sampling"]["seed"]
     tags = {
         "certify.corpus": corpus,
         "certify.judge": record.judge,
@@ -363,7 +360,10 @@ def _registered(
             metrics={
                 f"coverage_{item.side}_at_{item.alpha:g}": item.coverage for item in certificates
             },
-            documents={"deployment.json": canonical_json(document).decode("utf-8"), **documents},
+            documents={
+                "deployment.json": canonical_json(record.to_dict()).decode("utf-8"),
+                **documents,
+            },
         )
     )
     run = url.rsplit("/", 1)[-1]

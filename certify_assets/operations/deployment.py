@@ -99,7 +99,10 @@ class DeploymentRecord(Deployed):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document of the deployment."""
-        return {"schema": SCHEMA, **self.model_dump(mode="json")}
+        document = {"schema": SCHEMA, **self.model_dump(mode="json")}
+        # more people read it than may know which tasks nobody reads
+        del document["sampling"]["seed"]
+        return document
 
 
 class Alarm(Payload):
