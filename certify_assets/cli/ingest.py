@@ -153,6 +153,8 @@ def ingest(
         for sentence in blocks:
             say(sentence)
         blocks = [block for record in records for block in _decided(record)]
+    if draws and any(name for record in records for name in record.asked):
+        draws.append("These labels come on top of the runs for reviewers; the queue has both.")
     blocks += draws or (["No run waits for a draw of labels."] if draw else [])
     # what was read is said already
     answer(document, *(blocks or [None]), code=NOTHING if refused else 0)

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+#: why the labels that are wanted may become more
+GROWS: Final = "That is the best case: errors of the judge, or a wider set, need more."
 #: states of a batch with provisional runs
 STATES: Final = ("provisional", "certified", "to_reviewers")
 # that a process keeps open: the next label of one does not read its tables again
@@ -201,7 +203,7 @@ class BatchAudit:
             third = f"; a third reviewer settles {number_of(tied, 'tied run')}" if tied else ""
             return (
                 f"{runs} are provisional; {whose} draw has {labels}, and reviewers are asked for "
-                f"{len(self.wanted):,} more{third} (`certify review queue {self.corpus}`)."
+                f"{len(self.wanted):,} more{third} (`certify review queue {self.corpus}`). {GROWS}"
             )
         labels = f"{labels} of {whose} draw"
         if self.state == "to_reviewers":

@@ -10,7 +10,7 @@ import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.specs import SIDES
-from certify_assets.operations.batch_audit import BatchAudit, batch_audits
+from certify_assets.operations.batch_audit import GROWS, BatchAudit, batch_audits
 from certify_assets.operations.batches import operation_key
 from certify_assets.operations.decisions import load_decisions
 from certify_assets.operations.labels import read_gold_labels, read_labels
@@ -83,8 +83,8 @@ class DrawBudget:
             runs = number_of(self.tied, "tied run")
             tied = f" First, a third reviewer settles {runs}: later labels count only then."
         return (
-            f"Batch {self.batch}, best case: if the judge is right on all of them, {more} decide "
-            f"{self.saved:,} of its {self.runs:,} runs without a label.{tied}"
+            f"Batch {self.batch}: if the judge is right on all of them, {more} decide "
+            f"{self.saved:,} of its {self.runs:,} runs without a label. {GROWS}{tied}"
         )
 
 

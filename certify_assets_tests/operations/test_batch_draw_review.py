@@ -100,7 +100,7 @@ def test_the_budget_says_what_a_draw_still_wants_and_what_it_saves(batch: Provis
     assert 0 < before.wanted == len(audit.wanted) < len(audit.order)
     assert 0 < before.saved <= before.runs - before.wanted
     assert before.sentence().startswith(
-        f"Batch {batch.name}, best case: if the judge is right on all of them, {before.wanted} more "
+        f"Batch {batch.name}: if the judge is right on all of them, {before.wanted} more "
         f"labels decide {before.saved} "
     )
     # it is true: so many labels that agree with the judge, and no fewer, certify each side
