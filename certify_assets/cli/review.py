@@ -158,7 +158,7 @@ def import_(corpus: Corpus, path: Path, reviewer: str | None, settings: TableSet
             f"{done.overruled:,} of the unchanged labels do not count, because the same reviewer "
             "changed them later. If the file is right, label these runs again."
         )
-    answer({"corpus": corpus.name, **about}, *said, *done.closed)
+    answer({"corpus": corpus.name, **about}, *said, *done.closed, *done.waiting)
 
 
 @review.command("serve")

@@ -30,6 +30,7 @@ from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.settings import TableSettings
 from certify_assets.tables.writing import write_table_file
+from certify_assets.words import number_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,6 +49,7 @@ class Imported:
     reviewers: tuple[str, ...]
     overruled: int  # of those that stood: the same reviewer said something else since, or nothing
     closed: tuple[str, ...]  # provisional batches that the labels closed, a sentence each
+    waiting: tuple[str, ...]  # what is still wanted: runs now tied, and labels of draws
     read_as: tuple[str, ...]  # what was understood of the table
 
 
@@ -152,6 +154,9 @@ def import_labels(
     changed = sum(label.reviewer in votes.get(label.trajectory_id, {}) for label in new)
     earlier = closed_batches(corpus)
     audits, _ = close_batches(corpus)
+    now, named = resolve_labels(read_labels(corpus)), {label.trajectory_id for label in labels}
+    tied = sum(name in named and found.outcome is None for name, found in now.items())
+    ties = f"Tied now: {number_of(tied, 'labelled run')}. A third reviewer settles each."
     return Imported(
         added=len(new) - changed,
         changed=changed,
@@ -163,6 +168,10 @@ def import_labels(
             f"Batch {item.sentence}"
             for item in audits
             if item.closing is not None and item.record.batch not in earlier
+        ),
+        waiting=(
+            *((ties,) if tied else ()),
+            *(item.sentence for item in audits if item.state == "provisional"),
         ),
         read_as=(*read_as, *outcomes.notes()),
     )
@@ -254,7 +263,7 @@ def _checked(
     tasks = load_decisions(corpus).groupby("trajectory_id")["task_id"].agg(set).to_dict()
     stored = {label.token: label.reviewer for label in before}
     known, places = dict.fromkeys(stored.values()), dict[tuple[str, str], str]()
-    found, problems, options = list[tuple[_Row, int]](), dict[str, str](), dict[str, str]()
+    found, problems, options = list[tuple[_Row, int]](), dict[str, list[str]](), dict[str, str]()
     # all of the column before the first fault is named
     read = [outcomes.read(row.outcome) for row in rows]
     named = outcomes.settings.success or outcomes.settings.failure
@@ -294,13 +303,18 @@ def _checked(
             known[who] = None
             found.append((said, outcome))
         except InputError as error:
-            # of many rows with the same fault the first is enough
+            # of many rows with the same fault the first is enough, with the number of the others
             same = "outcome" if outcome is None and not slips else str(error)
-            problems.setdefault(same, f"{path}, {row.where}, {error}")
+            problems.setdefault(same, []).append(f"{path}, {row.where}, {error}")
     if problems:
-        raise TableError(list(problems.values())[:_MOST_FAULTS], options)
+        faults = list(problems.values())[:_MOST_FAULTS]
+        raise TableError([f"{first}{_others(rest)}" for first, *rest in faults], options)
     outcomes.require_named(path)
     return found
+
+
+def _others(rest: Sequence[str]) -> str:
+    return f" The same in {number_of(len(rest), 'other row')}." if rest else ""
 
 
 def _named(row: _Row, tasks: Collection[str], known: Iterable[str]) -> _Row:

@@ -59,6 +59,7 @@ def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Pa
         "reviewers": ["Ann"],
         "overruled": 0,
         "closed": [],
+        "waiting": [],
     }
     again = call(f"review import c {table} --reviewer Ann")
     assert "0 labels of Ann added to c, 0 changed, 9 unchanged. Rows without" in again.out

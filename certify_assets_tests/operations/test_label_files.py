@@ -111,6 +111,10 @@ def test_one_file_is_not_two_peoples_labels(store: Store, tmp_path: Path) -> Non
             "column reviewer is empty. Fill it in, or name the reviewer with --reviewer NAME",
         ),
         (
+            ["open-1/0,1,", "open-2/0,1,"],
+            r"row 2 \(line 3\), column reviewer is empty.*NAME\. The same in 1 other row\.",
+        ),
+        (
             ["open-0/0,0,Ann"],
             r"Ann labels 'open-0/0' a second time \(first in row 1 \(line 2\)\)"
             r"|ann labels 'open-0/0' a second time",
@@ -230,6 +234,7 @@ def test_tasks_for_label_studio_come_back_as_its_export(store: Store, tmp_path: 
         1,
         ("Label Studio user 2", "ann@example.org"),
     )
+    assert done.waiting == ("Tied now: 1 labelled run. A third reviewer settles each.",)
     assert votes(store)["audit-0/0"] == {"Label Studio user 2": 0, "ann@example.org": 1}
     assert labels_of(store)[0].comment == "as asked" and {
         label.via for label in labels_of(store)
