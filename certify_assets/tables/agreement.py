@@ -75,10 +75,12 @@ class Agreement:
             return "No run was labelled by two reviewers, so their agreement is not known."
         said = (
             f"Reviewers agree on {self.pairs - self.differing:,} of {self.pairs:,} pairs of labels "
-            f"({number_of(self.runs, 'run')}, {number_of(self.tasks, 'task')})"
+            f"of the same run ({number_of(self.runs, 'run')}, {number_of(self.tasks, 'task')})"
         )
         if self.kappa is None:
             return f"{said}; all labels have one outcome, so Cohen's kappa is not defined."
+        if self.tasks < _FEWEST_TASKS:
+            return f"{said}. Cohen's kappa needs {_FEWEST_TASKS} tasks."
         if self.low is None or self.high is None:
             return f"{said}: Cohen's kappa {self.kappa:.2f}; too few tasks differ for an interval."
         return (

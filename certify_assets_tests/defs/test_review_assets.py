@@ -81,8 +81,8 @@ def test_queue_and_labels_are_made_and_their_checks_follow_the_labels(store: Sto
     assert states(second)["reviewers_agree"] == (
         True,
         None,
-        "Reviewers agree on 9 of 9 pairs of labels (9 runs, 7 tasks); all labels have one outcome, "
-        "so Cohen's kappa is not defined.",
+        "Reviewers agree on 9 of 9 pairs of labels of the same run (9 runs, 7 tasks); all labels "
+        "have one outcome, so Cohen's kappa is not defined.",
     )
     assert len(store.read_table(reviewed_key("c"))) == 9
     assert store.read_table(queue_key("c")).empty

@@ -34,9 +34,9 @@ def test_kappa_is_that_of_a_table_worked_by_hand() -> None:
     # Fleiss, Cohen and Everitt (1969): standard error .1296 here
     assert found.low == pytest.approx(0.4 - 1.96 * 0.13, abs=0.04)
     assert found.high == pytest.approx(0.4 + 1.96 * 0.13, abs=0.04)
-    assert "agree on 35 of 50 pairs of labels (50 runs, 50 tasks): Cohen's kappa 0.40 (95 %" in (
-        found.sentence()
-    )
+    said = found.sentence()
+    assert "agree on 35 of 50 pairs of labels of the same run (50 runs, 50 tasks): Cohen" in said
+    assert "kappa 0.40 (95 %" in said
 
 
 @settings(max_examples=40, deadline=None)
@@ -67,6 +67,7 @@ def test_only_valid_labels_count_and_few_tasks_give_no_interval() -> None:
     assert "No run was labelled by two" in measure_agreement(labels, {}).sentence()
     again = measure_agreement([*labels, said("r", 0, "bob", 3)], {})
     assert (again.pairs, again.differing, again.low) == (1, 1, None)
+    assert again.sentence().endswith("(1 run, 1 task). Cohen's kappa needs 10 tasks.")
     assert measure_agreement([], {}).reviewers == ()
     perfect = measure_agreement(both([(0, 0), (1, 1)] * 20), {})
     assert perfect.kappa == 1.0 and perfect.low is None
