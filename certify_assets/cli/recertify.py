@@ -95,7 +95,10 @@ def recertify(
         preview = preview_recertification(judged, declared)
         title = f"Recertification {preview['number']} of {judged} on {corpus}"
         look = "What it would certify is not computed, because that would spend δ."
-        answer(preview, *figures(title, preview), look)
+        least = preview["needed"] if at_least is None else at_least
+        refused = not preview["made_before"] and preview["new_tasks"] < least
+        few = "Too few tasks are new: it would be refused." if refused else None
+        answer(preview, *figures(title, preview), few, look)
     record, said = make(judged, schedule=declared, reason=reason, least_new_tasks=at_least)
     deployed, lost = None, []
     if record is not None:
