@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 
 from converting import Row, convert
 
@@ -20,7 +19,7 @@ _DRAG, _PAGE = 5, 1_200
 def rows(files: FileSet) -> Iterator[Row]:
     """Go through the demonstrations in which a page was recorded; rewards are no column."""
     for file in files:
-        demo, name = json.loads(file.read()), PurePosixPath(file.plain_name).stem
+        demo, name = json.loads(file.read()), file.path.stem
         task, person, _ = name.rsplit("_", 2)
         if pairs := steps(demo["states"]):
             yield {

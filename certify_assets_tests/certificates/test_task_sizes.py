@@ -176,6 +176,6 @@ def share(design: Hidden, trials: int, *, charge: bool) -> float:
 def test_hidden_larger_tasks_are_held_by_the_charge_alone() -> None:
     trials = 200
     design = Hidden(50)  # a true error of at least .102 at every threshold
-    # measured over 300 trials: .35 and .06; standard error at most .034
-    assert share(design, trials, charge=False) > 0.2
+    # measured over 300 trials: .13 and .02; standard error at most .024
+    assert share(design, trials, charge=False) > 0.08
     assert share(design, trials, charge=True) < 0.05 + 3 * math.sqrt(0.05 * 0.95 / trials)
