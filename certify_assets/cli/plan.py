@@ -115,8 +115,8 @@ def plan(
     number of tasks with which 80 % of the simulations certify something. Exit 3 where none of
     these labels does, or 1,500 tasks are not enough.
 
-    The three gates of the paper come with the plan. They say whether training the judge is worth
-    while.
+    With --json, the three gates of the paper come with the plan. They say whether training the
+    judge is worth while.
     """
     from certify_assets.certificates import observe
 
@@ -153,7 +153,6 @@ def plan(
 
 def _about_plan(found: JsonObject, asked: Settings, *, guessed: bool) -> Iterator[str | TextTable]:
     """Say what the labels decide, what would be enough, and what the plan assumes."""
-    from certify_assets.certificates.gates import GateResult
     from certify_assets.certificates.planning import MOST_TASKS, TARGET, missed
 
     tasks = number_of(found["tasks"], "task")
@@ -167,7 +166,7 @@ def _about_plan(found: JsonObject, asked: Settings, *, guessed: bool) -> Iterato
         yield f"With {tasks}, no simulation certifies anything at α = {asked.alpha:g}."
     if found["tasks_needed"] is None:
         yield f"{MOST_TASKS:,} tasks are not enough. A better judge or a larger α will help."
-    else:
+    elif found["tasks_needed"] != found["tasks"]:
         yield (
             f"With {number_of(found['tasks_needed'], 'task')} ({found['labels_needed']:,.0f} "
             f"labels) that chance is {100 * TARGET:.0f} %."
@@ -190,9 +189,6 @@ def _about_plan(found: JsonObject, asked: Settings, *, guessed: bool) -> Iterato
         f"Planned for success rate {found['success_rate']:.3f} and AUROC {found['auroc']:.3f}, at "
         f"α = {asked.alpha:g}, for {WORDS[asked.side]} by {how}."
     )
-    yield "Is training the judge worth while? The gates of the paper, which certify nothing:"
-    gates = [GateResult(**gate) for gate in found["gates"]]
-    yield from (f"  {gate.sentence()}" for gate in gates if gate.passed is not None)
 
 
 def draws_table(rows: Sequence[JsonObject], title: str = "") -> TextTable:
