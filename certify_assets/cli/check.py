@@ -463,7 +463,7 @@ def report(
     rows = calibration_of(certificates, table, labels, reading)
     if difference := _difference(given, rows, reading, **more):
         raise StaleCertificateError(f"{certificate} is not of {scores}: {difference}")
-    test, scale = _test_rows(whole), _scale(rows.scores, reading)
+    test, scale = _test_rows(whole), _scale(reading)
     written = datetime.fromtimestamp(certificate.stat().st_mtime, UTC)
     page = render_page(
         certificates,
@@ -506,13 +506,9 @@ def _links(table: ScoreTable) -> NDArray[np.object_]:
     return none
 
 
-def _scale(scores: NDArray[np.float64], reading: ReadingOptions) -> str:
-    """Return what scores are; numbers do not say that they are log-odds."""
-    scale = reading.score_scale
-    if scale is None:
-        known = scores[np.isfinite(scores)]
-        within = known.size and known.min() >= 0.0 and known.max() <= 1.0
-        scale = "probability" if within else "score"
+def _scale(reading: ReadingOptions) -> str:
+    """Return what scores are said to be; numbers alone do not say it."""
+    scale = reading.score_scale or "score"
     # the negative of a probability is none; negated log-odds are log-odds
     return "score" if reading.lower_is_better and scale == "probability" else scale
 

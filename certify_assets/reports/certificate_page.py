@@ -127,8 +127,9 @@ def render_page(
     where = "" if source.evidence == "CAL" else f" in {source.evidence}"
     known = len(source.cal)
     of = f"of the {counted(known, 'labelled run')} " if known < len(source.issued_on) else ""
+    runs = "drawn run" if source.drawn else "run"
     facts = (
-        f"{counted(main.trajectories, 'run')} of {counted(main.tasks, 'task')}{where}, "
+        f"{counted(main.trajectories, runs)} of {counted(main.tasks, 'task')}{where}, "
         f"{percent(main.success_rate)} {of}successful, task ICC {rate(main.icc, 2)}"
     )
     return render(
@@ -188,6 +189,8 @@ def _banner(source: PageSource, reasons: _Reasons) -> Banner:
         sentence = " ".join([sentence, *(item["message"] for item in doubts)])
         if state in ("certified", "warn"):
             state, heading = "warn", f"Certified, {_DOUBTS[doubts[0]['code']]}"
+    if main.promise == "average" and state in ("certified", "warn"):
+        state, heading = "warn", heading.replace("Certified", "Certified on average")
     promise = f"{main.validity}; for new tasks like these, of these agents"
     facts.append(("kind of promise", "corpus certificate", promise))
     # both sides of one run are counted as the review that they lead to
@@ -316,10 +319,9 @@ def _certified(source: PageSource) -> PageTable:
         f"{on} tasks",
         "audit on TEST",
     )
-    caption = (
-        f"Procedure {main.procedure}, {shared}. The score "
-        f"is the judge's {_SCALES.get(scale, 'own scale')}."
-    )
+    caption = f"Procedure {main.procedure}, {shared}."
+    if scale in _SCALES:
+        caption += f" The score is the judge's {_SCALES[scale]}."
     return PageTable("Certified shares", columns, rows, caption, look="cards", marked=marked)
 
 

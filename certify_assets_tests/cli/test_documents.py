@@ -113,7 +113,7 @@ def test_nothing_is_written_when_one_of_two_outputs_cannot_be(
     assert set(pd.read_parquet(tmp_path / "d.parquet")["task_id"]) == set(frame["task_id"])
 
 
-def test_no_score_is_called_log_odds_unasked(call: Call, scores: Path, tmp_path: Path) -> None:
+def test_no_scale_of_scores_is_named_unasked(call: Call, scores: Path, tmp_path: Path) -> None:
     frame = pd.read_csv(scores)
     table, kept, page = (tmp_path / name for name in ("s.csv", "c.json", "page.html"))
 
@@ -126,10 +126,12 @@ def test_no_score_is_called_log_odds_unasked(call: Call, scores: Path, tmp_path:
 
     odds, chances = frame["score"], 1 / (1 + np.exp(-frame["score"]))
     lower = "--set lower_is_better=true"
-    for values, scale in ((odds, "score"), (chances, "probability"), (100 * chances, "score")):
+    for values in (odds, chances, 100 * chances):
         found, text = shown(values)
-        assert found == scale and "(P = " not in text and "log-odds of success" not in text
-        assert ("probability of success" in text) == (scale == "probability")
+        assert found == "score" and "(P = " not in text and "of success" not in text
+    percent = "--set score_scale=probability"
+    found, text = shown(100 * chances, percent)
+    assert found == "probability" and "probability of success" in text
     # a probability that is negated is neither one nor log-odds
     assert shown(chances, lower)[0] == "score"
     assert "(P = " in shown(odds, "", "--set score_scale=log-odds")[1]

@@ -30,6 +30,8 @@ def test_a_promise_on_average_is_said_as_one() -> None:
     fresh = cal.assign(task_id="new-" + cal["task_id"])
     audits = [audit_certificate(item, *arrays(fresh)) for item in found]
     text = text_of(render_page(found, cal, audits=audits, title="drawn"))
+    unaudited = render_page(found, cal, title="drawn")
+    assert 'class="banner warn"' in unaudited and "<span>Certified on average</span>" in unaudited
     assert f"≤ {percent(0.2)} on average" in text and "exceeds twice the budget" in text
     assert "wrong on average, of the share decided" in text and "error at most" not in text
     assert "that the error of this certificate is below twice the budget" in text
