@@ -319,8 +319,10 @@ def require_first(
         # the hash has the scores to the last digit, so a copy with six of them has another one
         if before is not None and (before.seed, before.batch_sha256) != (seed, sha256):
             other = "under another plan" if before.seed == seed else f"with seed {before.seed}"
+            first = path.name.removesuffix(f".{kind}.json")
+            same = "" if path == own else f"has the runs of {first}, which "
             raise InputError(
-                f"{scores} was drawn {other} at {before.time}. Give that one: a draw that is "
+                f"{scores} {same}was drawn {other} at {before.time}. Give that one: a draw that is "
                 f"repeated until it suits proves nothing. {remedy.format(path)}"
             )
     if runs not in kept.get(own, {}):

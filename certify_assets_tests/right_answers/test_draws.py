@@ -37,6 +37,7 @@ def test_the_same_runs_are_not_drawn_again(
     EDITS[edit](rows).to_csv(tmp_path / name, index=False)
     again = draw(name, 12)
     assert again.code == 2 and "was drawn with seed 11 at" in again.err
+    assert ("has the runs of batch.csv, which" in again.err) == (name == "copy.csv")
     if edit != "nine digits":
         assert draw(name, 11).code == 0
 
