@@ -137,7 +137,8 @@ def climb(
                 raise
             raise UnlabelledRunError(
                 f"The promise {find_procedure(procedures[0]).promise} is settled and certifies "
-                f"nothing. {more}",
+                "nothing, so you may stop here. More labels can only give the promise on average. "
+                f"{more}",
                 more.task,
                 more.score,
             ) from None
@@ -182,7 +183,8 @@ class Rung:
             unless = ", unless looks were named beforehand"
         return (
             f"Labels of {what} about {self.tasks:,} tasks ({self.here:,} here) would give an even "
-            f"chance of {trust}. They must be new labels{unless}."
+            f"chance of {trust}. They must be new labels{unless}. The number is estimated from "
+            "these labels, within a factor of two."
         )
 
 

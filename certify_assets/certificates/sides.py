@@ -17,7 +17,7 @@ from certify_assets.arrays import Integers
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import SIDES, covers
 from certify_assets.certificates.inputs import checked_scores
-from certify_assets.certificates.procedures import AVERAGE, confidence_words
+from certify_assets.certificates.procedures import AVERAGE, confidence_words, find_procedure
 from certify_assets.documents import JsonObject
 from certify_assets.errors import ForgedCertificateError, InputError, quoted
 from certify_assets.files import shortest, significant
@@ -44,6 +44,16 @@ def budget_words(item: Certificate) -> str:
         # the budget is of the share that is decided: the error among decided runs has none
         return f"wrong decisions on average within {100 * item.alpha:g} % of the share decided"
     return at_most(item.alpha)
+
+
+def weaker_words(item: Certificate) -> list[str]:
+    """Say that a promise is the weaker one, and which one certified nothing."""
+    if item.promise != AVERAGE:
+        return []
+    why = ""
+    if item.after:
+        why = f": the promise {find_procedure(item.after).promise} certified nothing"
+    return [f"This is the weaker promise, on average{why}."]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from certify_assets.certificates import (
 from certify_assets.certificates.certificate_files import read_certificate_file
 from certify_assets.certificates.ladder import issue, nearest_side, next_rung
 from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED, PROMISES
-from certify_assets.certificates.sides import budget_words
+from certify_assets.certificates.sides import budget_words, weaker_words
 from certify_assets.cli.gate import min_coverage_option, report_gate, too_little
 from certify_assets.cli.options import (
     PLANNED,
@@ -116,7 +116,7 @@ _SIX = "Proved under six assumptions: `certify show FILE` lists them, docs/few-l
     "--promise",
     type=click.Choice(PROMISES),
     help="An error within alpha on average, with confidence by simulation, or with a proof. "
-    "[default: confident, or proved with --sample; else average]",
+    "[default: confident, or proved with --sample; average where that certifies nothing]",
 )
 @labels_option
 @judge_option
@@ -187,15 +187,16 @@ def certificate(
     if out is not None:
         write_document(out, document)
     little = too_little(found.sides.decided, min_coverage)
+    lead = found.certificates[0]
+    promised = [*weaker_words(lead), *found.promise.splitlines()] if found.certified else []
     report_gate(
         scores.name,
-        [found.sides.sentence, _bar(found.sides), *found.promise.splitlines()],
-        ([] if found.certified else [found.promise]) + little,
+        [found.sides.sentence, _bar(found.sides), *promised],
+        ([] if found.certified else [found.sides.sentence]) + little,
         list(_findings(found.certificates)),
     )
     for sentence in little:
         complain(sentence)
-    lead = found.certificates[0]
     more = [_SIX] if found.certified and lead.promise != CONFIDENT else []
     named = ["--judge", judge] if judge else []
     named += ["--truth", truth] if truth and labels is None else []
@@ -207,15 +208,18 @@ def certificate(
         rung = next_rung(certifier, found, settings_of(lead))
     if rung is not None:
         more.append(rung.sentence)
-    wrote = "" if out is None else f"wrote {out}; "
+    # a plan guesses from the AUROC alone what the labels of a draw show
+    planned = rung is None or sample is None
     following = None
-    if rung is not None:
+    if rung is not None and planned:
         following = plan(plan_words(rung.side, PROMISED[rung.promise], rung.tasks))
     if not found.certified and rung is not None and rung.promise == lead.promise:
         step, following = following, None
     elif not found.certified:
         near = nearest_side(certifier, found, settings_of(lead))
-        step = plan(plan_words(near, lead.procedure))
+        step = plan(plan_words(near, lead.procedure)) if planned else None
+    elif little:
+        step = None
     elif out is None:
         step = given_command("--out", "certificate.json")
     else:
@@ -224,10 +228,12 @@ def certificate(
         choice = ["--procedure", chosen] if procedure == "all" else []
         new = "NEW_SCORES" if isinstance(rows.source, Path) else "NEW_RUNS"
         step = shlex.join(["certify", "decide", str(out), new, *choice])
+    ends = [] if out is None else [f"wrote {out}"]
+    ends += [f"next: {step}"] if step else []
     answer(
         document,
         *_summary(found, more, out),
-        f"{wrote}next: {step}" if step else wrote or None,
+        "; ".join(ends) or None,
         f"for the promise {rung.promise}: {following}" if rung and following else None,
         code=0 if found.certified and not little else NOTHING,
     )
@@ -303,7 +309,8 @@ def _decided(found: CertificateSet) -> list[str]:
     if lead.promise == AVERAGE:
         trust = f"at most twice that with {trust}"
     size = f"{number_of(lead.trajectories, 'run')} of {number_of(lead.tasks, 'task')}"
-    return [sides.sentence, _bar(sides), f"{size}: {counts}; {budget_words(lead)}, {trust}"]
+    top = weaker_words(lead) if found.certified else []
+    return [*top, sides.sentence, _bar(sides), f"{size}: {counts}; {budget_words(lead)}, {trust}"]
 
 
 def _bar(sides: Sides) -> str:

@@ -13,6 +13,7 @@ import click
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED
 from certify_assets.certificates.settings import Settings
+from certify_assets.certificates.sides import weaker_words
 from certify_assets.cli.options import SOURCE, as_given, given_command
 from certify_assets.cli.output import NOTHING, OUT, PATH, answer, answers, write_tables, write_text
 from certify_assets.cli.plan import plan_words
@@ -150,7 +151,10 @@ def _certified(best: JudgeAnswer | None) -> Iterator[str]:
     elif len(holding) > 1 and holding[1].sides.decided <= holding[0].sides.decided:
         # a wider budget whose sides overlap decides less
         del holding[1]
+    if holding and holding[0] is not best.issued[0]:
+        yield f"With {at_most(BUDGETS[0])}, nothing is certified."
     for place, found in enumerate(holding):
+        yield from weaker_words(found.certificates[0])
         yield found.sides.sentence
         if place == 0:
             yield found.promise

@@ -57,7 +57,9 @@ def report_gate(
     if not path:
         return
     command = "certify" if context is None else context.command_path
-    lines = [f"### {markdown(command)}: {markdown(subject)}", *map(markdown, said)]
+    # a reason that begins with a line says it already
+    news = [line for line in said if not any(reason.startswith(line) for reason in failed)]
+    lines = [f"### {markdown(command)}: {markdown(subject)}", *map(markdown, news)]
     lines += [f"**Failed**: {markdown(reason)}" for reason in failed]
     lines += [f"- {markdown(warning)}" for warning in warnings]
     if (rest := len(lines) - _MOST_LISTED) > 0:

@@ -147,7 +147,8 @@ def test_a_plan_is_of_the_promise_that_is_named(call: Call, tmp_path: Path) -> N
     write(26)
     nothing = call("certificate s.csv --promise average --alpha .06").out
     (costs,) = re.findall(r"Labels of all attempts at about (\d+) tasks \(26 here\)", nothing)
-    assert "They must be new labels.\n" in nothing, "looks are for a proof"
+    assert "They must be new labels. The" in nothing, "looks are for a proof"
+    assert "from these labels, within a factor of two.\n" in nothing
     assert "next: certify plan s.csv --alpha 0.06 --promise average\n" in nothing
     assert nothing.endswith(f" --promise confident --tasks {costs}\n")
     # with guesses alone it would plan a proof

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from certify_assets.reports.label_page import RunToLabel, label_page
+from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.corpora.builders import write_json
 from certify_assets_tests.corpora.formats.promptfoo import result
@@ -80,6 +81,13 @@ def test_a_table_with_labels_gets_a_certificate(call: Call, table: Make) -> None
     assert found["certificates"][:2] == issued["certificates"]
     assert found["decided"] == issued["decided"]
     followed(call, answer.out)
+
+
+def test_a_budget_that_gives_nothing_is_said(call: Call, table: Make) -> None:
+    path = table(change=lambda _: score_rows(tasks=40, attempts=2, signal=1.2, seed=3))
+    answer = call(f"doctor {path}")
+    assert answer.code == 0 and "With at most 10 % wrong, nothing is certified.\n" in answer.out
+    assert "(at most 20 % wrong)" in answer.out
 
 
 def test_columns_of_other_names_are_found_and_said(call: Call, table: Make) -> None:

@@ -358,6 +358,7 @@ def test_a_weaker_promise_that_needs_more_labels_says_so(call: Call, tables: Pat
     assert "even chance of" not in settled.out, "no weaker promise is offered as the next one"
     answer = call(f"{asked} --labels labels.csv")
     assert answer.code == 3 and "The promise proved is settled and certifies nothing" in answer.err
+    assert "you may stop here. More labels can only give the promise on average." in answer.err
     assert "promise average needs more labels on the reject side" in answer.err
     assert "Label batch 2 (" in answer.err
 
@@ -376,6 +377,10 @@ def test_the_ladder_tries_the_weaker_promise_and_says_so(call: Call, tables: Pat
         True,
     )
     assert found["after"] == "pseudo_task"
+    first, *_ = call(asked).out.splitlines()
+    assert (
+        first == "This is the weaker promise, on average: the promise confident certified nothing."
+    )
     tried = (
         " pseudo_task was tried before on these labels and certified nothing. On this side its "
         "promise, or this cap, is broken with probability at most 10 %."
