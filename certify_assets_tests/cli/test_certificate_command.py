@@ -135,7 +135,11 @@ def test_the_cost_of_a_proof_is_one_figure(call: Call) -> None:
     assert 0.25 < plan["chance"] < 0.75, "about even"
 
 
-def test_a_plan_is_of_the_promise_that_is_named(call: Call, tmp_path: Path) -> None:
+def test_a_plan_is_of_the_promise_that_is_named(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
     def write(tasks: int) -> None:
         outcome = np.arange(tasks) % 2
         names = [f"t{number}" for number in range(tasks)]
