@@ -75,7 +75,7 @@ def test_two_small_deliveries_end_certified_by_one_draw(deployed: Store, tmp_pat
     (finding,) = [item for item in first.findings if item["code"] == "waits_for_draw"]
     assert f"{RUNS} runs of {first.batch} wait for a draw" in finding["message"]
     (finding,) = [item for item in first.findings if item["code"] == "new_agents"]
-    assert re.search(rf"About \d+ labels .* decide \d+ of {RUNS} runs", finding["message"])
+    assert re.search(rf"about \d+ labels .* decide \d+ of {RUNS} runs", finding["message"])
     assert batch_audits(corpus)[0] == []
     (waiting,) = waiting_runs(corpus)
     assert (waiting.batches, waiting.runs) == ((first.batch,), RUNS)
@@ -87,7 +87,7 @@ def test_two_small_deliveries_end_certified_by_one_draw(deployed: Store, tmp_pat
     path = deliver(tmp_path / "later.jsonl", tasks=RUNS // 4, seed=4, change=of_a_new_agent)
     strange, waits = receive(corpus, [str(path)], dry_run=True).sentences
     assert strange.startswith(f"{RUNS} runs are of agents that CAL lacks (agent-new)")
-    assert first.batch in waits and re.search(r"About \d+ labels", waits)
+    assert first.batch in waits and re.search(r"about \d+ labels", waits)
 
     second = decided(deployed, tmp_path, 4)
     corpus = Corpus(deployed, "c")
