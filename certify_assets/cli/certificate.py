@@ -100,7 +100,7 @@ _JOINT = (
     "other tasks that betting needs (rows with split=pilot, or else split=rl). "
 )
 #: said next to every certificate that is proved
-_SIX = "Proved under six assumptions: `certify show FILE` lists them, docs/few-labels.md explains."
+_SIX = "This promise is proved under six assumptions: `certify show FILE` lists them."
 
 
 @click.command()
