@@ -1,7 +1,7 @@
 """The batch certificate that commit c403f435 had, as `new_agents.py` measures today's.
 
     git worktree add --detach ../earlier c403f435
-    PYTHONPATH=../earlier python benchmarks/earlier_batches.py ../earlier [--data DIR] [--batches 200]
+    PYTHONPATH=../earlier python benchmarks/earlier_batches.py ../earlier [--batches 200]
 
 Every agent is left out in turn, with the scores, history and seeds of `new_agents.py`. A row has the
 mean labels of a batch, runs decided less the labels of decided runs, runs decided less all labels,
@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 CORPORA = (
     *("miniwob_mixed", "miniwob_weak", "intercode_bash", "multi_swe_bench_java"),
     *("swebench_lite_acr", "taubench_retail"),
@@ -60,7 +59,6 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("checkout", type=Path, help="a checkout of c403f435")
-    parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--batches", type=int, default=200)
     asked = parser.parse_args()
     sys.path.insert(0, str(asked.checkout / "benchmarks"))
@@ -69,7 +67,7 @@ def main() -> None:
     total = np.zeros(4)
     with tempfile.TemporaryDirectory() as cache:
         for name in CORPORA:
-            runs = earlier.scored(name, asked.data, Path(cache))
+            runs = earlier.scored(name, earlier.DATA, Path(cache))
             if isinstance(runs, str):
                 print(runs)
                 continue
