@@ -192,8 +192,8 @@ def next_rung(certifier: Certifier, found: CertificateSet, settings: Settings) -
     """Return the next promise and its cost: "confident"; with a draw, or after that, "proved".
 
     It is the proof itself where that was asked for and certifies nothing. None after a proof, where
-    these labels would do or no number of tasks helps, and where labels of a part of the runs do not
-    show what the limit is.
+    these labels would do, and where no number of tasks helps. None too where labels of a part of
+    the runs do not show what the limit is.
     """
     promise = found.certificates[0].promise
     if promise == PROVED and (found.certified or (certifier.table.outcomes < 0).any()):
