@@ -173,9 +173,9 @@ def preview_recertification(judge: JudgedCorpus, declared: Schedule | None) -> J
     """Return what a recertification would count and spend."""
     spending, plan = read_spending(judge.corpus), plan_recertification(judge)
     mine, counted, known = spending.of(judge.name), plan.counted, plan.known(spending)
-    schedule = spending.schedule or declared or Schedule()
+    schedule = declared or spending.schedule or Schedule()
     number = known.number if known else len(spending.claims) + 1
-    share = mine.next_share() if spending.schedule is not None else schedule.share(1)
+    share = mine.next_share() if schedule == spending.schedule else schedule.share(1)
     return {
         "corpus": judge.corpus.name,
         "judge": judge.name,

@@ -253,9 +253,11 @@ def test_the_command_previews_and_refuses(store: Store) -> None:
     assert code == 2 or "--every is part of a schedule" in str(error)
     code, error = call("--schedule", "planned", "--total", "0.02", "--count", "4")
     assert code == 2 or "reason for the change" in str(error)
-    code, document = call(
-        "--schedule", "planned", "--total", "0.02", "--count", "4", "--reason", "four times a year"
-    )
+    changed = ("--schedule", "planned", "--total", "0.02", "--count", "4", "--every", "5")
+    changed += ("--reason", "four times a year")
+    _, preview = call(*changed, "--dry-run")
+    assert (preview["delta"], preview["needed"]) == (0.004, 5), "as the call that it previews"
+    code, document = call(*changed)
     assert code == 0 and document["delta"] == 0.004
     done = CliRunner().invoke(command, ["--help"])
     assert "never by what the labels say" in " ".join(done.stdout.split())
