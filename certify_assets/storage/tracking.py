@@ -296,12 +296,13 @@ def _logged_model(client: Any, run: Any, summary: Summary, now: int) -> tuple[st
 
     gone = {name for name, value in summary.metrics.items() if value is None}
     shown: dict[str, Any] = {}
-    # MLflow returns them in no order
+    # MLflow returns models and metrics in no order
     made = {item.step: item.model_id for item in (run.outputs.model_outputs if run.outputs else ())}
     if made:
         # a logged model shows a metric that was taken back as 0, so it gets a successor
         last = str(made[max(made)])
-        shown = {item.key: item for item in client.get_logged_model(last).metrics or ()}
+        values = client.get_logged_model(last).metrics or ()
+        shown = {item.key: item for item in sorted(values, key=lambda item: item.timestamp)}
         if not gone & shown.keys():
             return last, []
     where, name = run.info, summary.name

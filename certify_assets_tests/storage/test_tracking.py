@@ -118,6 +118,10 @@ def test_a_judge_has_a_logged_model_with_metrics_by_data_set(
     of = ("c cal", "ab" * 16)
     assert found == {"auroc": (0.8, *of), "error": (0.1, *of), "cost": (0.0, None, None)}
     assert model.source_run_id == client.get_run(model.source_run_id).info.run_id
+    with monkeypatch.context() as late:
+        # of a machine whose clock is behind: the run keeps the other value, and so does the model
+        late.setattr("certify_assets.storage.tracking.time.time", lambda: 1.0)
+        write_record(store, _record("late", summary=_summary(cost=9.0)))
     # a metric that no longer holds would be shown as 0
     write_record(store, _record("again", summary=_summary(error=None, auroc=0.7)))
     found = client.get_run(model.source_run_id).outputs.model_outputs
