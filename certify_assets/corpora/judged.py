@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -149,6 +150,9 @@ def is_log(path: Path, columns: Collection[str] = ()) -> bool:
             is_table = has_fields(file, wanted)
         return not is_table and detect_format([path]) != "table"
     except InputError:
+        # a module that cannot be imported may be that of a log
+        for problem in BROKEN.values():
+            logging.getLogger("certify_assets").warning(problem)
         return False
 
 

@@ -84,7 +84,12 @@ def test_a_broken_format_is_named_and_ends_nothing_else(tmp_path: Path) -> None:
         return done.returncode, done.stderr
 
     said = "The format module harbor cannot be imported (ModuleNotFoundError: "
-    assert certify("doctor t.csv")[0] == 3
+    code, err = certify("doctor t.csv")
+    assert code == 3 and said not in err
+    # a log of a broken format is no table without a word
+    write_json(tmp_path / "log.json", {"steps": [1]})
+    code, err = certify("doctor log.json")
+    assert code == 2 and said in err
     save_config(Store(str(tmp_path / "root")), CorpusConfig("h", "harbor", ("jobs",)))
     code, err = certify("corpus list")
     assert code == 0 and "warning: h cannot be read: " in err and said in err
