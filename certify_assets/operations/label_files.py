@@ -74,13 +74,13 @@ def export_queue(path: Path, corpus: Corpus, queue: Queue) -> None:
     keep_labels(path)
     # a run that comes again with another text has its id, and another batch
     files = {
-        name: f"{path.stem}_runs/{sha256_bytes(f'{batch} {name}'.encode())[:16]}.txt"
+        name: f"{path.name}_runs/{sha256_bytes(f'{batch} {name}'.encode())[:16]}.txt"
         for name, batch in queue.frame[["trajectory_id", "batch"]].to_numpy().tolist()
     }
     empty = dict.fromkeys(("outcome", "reviewer", "comment"), "")
     write_table_file(path, queue.frame.assign(run=list(files.values()), **empty))
     folder = path.parent
-    for old in {*(folder / f"{path.stem}_runs").glob(f"{'[0-9a-f]' * 16}.txt")}:
+    for old in {*(folder / f"{path.name}_runs").glob(f"{'[0-9a-f]' * 16}.txt")}:
         # of an earlier export
         if old.relative_to(folder).as_posix() not in files.values():
             old.unlink()

@@ -61,8 +61,10 @@ def test_an_exported_queue_filled_in_comes_back_as_labels(store: Store, tmp_path
     again = imported(store, filled, reviewer="Ann")
     assert (again.added, again.stood_already) == (0, 2) and len(labels_of(store)) == 2
     assert len(queue_of(store).frame) == len(frame) - 2
+    export_queue(path.with_suffix(".jsonl"), Corpus(store, "c"), queue_of(store))
+    assert all((tmp_path / file).exists() for file in frame["run"]), "texts of another file"
     # texts of runs that wait no more go, and nothing else
-    (notes := tmp_path / "queue_runs" / "notes.txt").write_text("mine", "utf-8")
+    (notes := tmp_path / "queue.csv_runs" / "notes.txt").write_text("mine", "utf-8")
     export_queue(path, Corpus(store, "c"), queue_of(store))
     texts = {tmp_path / file for file in pd.read_csv(path)["run"]}
     assert {*notes.parent.iterdir()} == {notes, *texts} and len(texts) == len(frame) - 2
