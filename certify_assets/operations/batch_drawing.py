@@ -242,8 +242,8 @@ class WaitingRuns:
         names = ", ".join(self.batches)
         return (
             f"{self.runs:,} runs of {names} wait for a draw. It is made at {config.batch_runs:,} "
-            f"runs, or at the next delivery from {until:%Y-%m-%d} on. To draw now: "
-            f"`certify ops ingest {self.corpus} --draw`."
+            f"runs, or from {until:%Y-%m-%d} on by the next delivery or `certify ops status`. "
+            f"To draw now: `certify ops ingest {self.corpus} --draw`."
         )
 
     def outlook(self) -> str:
