@@ -114,11 +114,13 @@ def execute(
     steps = len(job.graph.nodes)
     if parent is not None:
         done = instance.get_run_stats(parent.run_id).steps_succeeded
-        if done >= len(parent.step_keys_to_execute or job.graph.nodes):
+        # one that resumed another had the steps that the other left
+        left = len(parent.step_keys_to_execute or job.graph.nodes) - done
+        if left <= 0:
             # killed between its last step and its end: Dagster resumes no run without a step to do
             parent = None
     if parent is not None:
-        steps -= done
+        steps = left
         if shown != "nothing":
             _say(f"resuming a run that was stopped: {done} steps were finished")
     progress = {"steps": steps, "label": label, "lines": shown == "lines"}

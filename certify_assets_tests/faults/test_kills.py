@@ -134,6 +134,9 @@ def test_a_kill_loses_nothing_and_a_rerun_ends_with_the_same_bytes(
     assert all(outcome.lost == 0 and outcome.differing == 0 for outcome in outcomes)
     assert set(now) == set(wanted)
     assert "resuming a run that was stopped" in done.stderr
+    *_, last = filter(None, map(_STEP.match, done.stderr.splitlines()))
+    more = int(last.group(1)) - int(last.group(2))
+    assert 0 <= more <= outcomes[-1].again, "only what every run before left is told as to do"
     collect(Store(str(root)), older_days=-1)
     verify(Store(str(root)))
 
