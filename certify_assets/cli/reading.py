@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,7 @@ _OF_SCORES = (
     "are divided by 100) or score_scale=log-odds."
 )
 _SCALES = ("probability", "log-odds")
+_NAMED = re.compile(r"--columns (\w+=NAME(?:,\w+=NAME)*)")
 # bytes of a file that hold its header
 _HEAD = 1 << 16
 
@@ -383,13 +385,11 @@ def remedies() -> Iterator[None]:
         context = click.get_current_context(silent=True)
         if context is None:
             raise
-        said, of_own = str(problems), False
-        for field, option in (("score", "judge"), ("outcome", "truth")):
-            # a column that an option of its own names
-            if context.params.get(option):
-                said = said.replace(f"--columns {field}=NAME", f"--{option} NAME")
-                of_own |= field in problems.options
-        if of_own:
+        # columns that an option of their own names
+        own = {"score": "judge", "outcome": "truth"}
+        own = {field: name for field, name in own.items() if context.params.get(name)}
+        said = _NAMED.sub(partial(_own_options, own), str(problems))
+        if own.keys() & problems.options:
             raise InputError(said) from None
         if not problems.options:
             raise
@@ -403,6 +403,14 @@ def remedies() -> Iterator[None]:
         for name, text in problems.options.items():
             words += [] if name in columns else ["--set", f"{name}={text}"]
         raise InputError(f"{said}\n  {problems.lead}: {shlex.join(words)}") from None
+
+
+def _own_options(own: Mapping[str, str], found: re.Match[str]) -> str:
+    """Return --columns without the columns that have an option of their own, and these options."""
+    fields = [one.partition("=")[0] for one in found[1].split(",")]
+    words = [f"--{own[field]} NAME" for field in fields if field in own]
+    rest = written_columns({field: "NAME" for field in fields if field not in own})
+    return " ".join([*words, *([f"--columns {rest}"] if rest else [])])
 
 
 def reading_words(reading: ReadingOptions) -> list[str]:

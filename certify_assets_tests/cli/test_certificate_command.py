@@ -50,6 +50,8 @@ def test_the_command_that_would_read_a_table_works(
     plain = call(f"certificate {scores} --side reject --json").json
     said = {"success": "good", "columns": "task=instance"}
     assert read == {**plain, "provenance": said, "digest": read["digest"]}
+    absent = call(f"{asked} --judge absent").err
+    assert "or give --judge NAME --columns task=NAME." in absent, "an option of its own"
 
 
 def test_a_setting_is_said_by_option_set_file_or_keyword(
