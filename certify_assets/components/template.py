@@ -7,7 +7,7 @@ import yaml
 
 
 class TemplateScaffolder(dg.Scaffolder[Any]):
-    """Writes the template with its comments; into Python or a file that exists, its attributes."""
+    """Writes the template with its comments; to a file that exists, its attributes alone."""
 
     template: ClassVar[str]
 

@@ -336,7 +336,7 @@ def _register_prompt(client: Any, name: str, template: Prompt) -> None:
     except MlflowException as error:
         # some servers keep runs, and no prompts
         logging.getLogger("certify_assets").warning(
-            f"MLflow did not take the prompt {name} ({said_by(error)}); the record is complete "
+            f"MLflow did not take the prompt {name} ({said_by(error)}); the record goes on "
             "without it."
         )
 
