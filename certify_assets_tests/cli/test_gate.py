@@ -55,7 +55,7 @@ def test_github_gets_a_summary_and_annotations(
     assert "::error title=certify certificate::" in refused.err
     second = summary.read_text("utf-8")
     assert second.startswith(first) and "**Failed**: " in second
-    closed = call(f"certificate {scores} --min-coverage .98")
+    closed = call(f"certificate {scores} --min-coverage .98 --out {tmp_path}/c.json")
     assert closed.code == 3 and "next: certify decide" not in closed.out
     summary.unlink()
     assert call(f"certificate {scores} --alpha .001").code == 3
