@@ -55,7 +55,7 @@ def test_where_the_default_certifies_nothing_the_promise_on_average_is_shown_but
     page = store.read_bytes(judge.key("page.html")).decode()
     assert "On average over certificates made this way" in page
     assert "pseudo_task was tried before on these labels and certified nothing" in page
-    assert "For a stronger promise: About" in page and "95 % confidence" in page
+    assert "would give an even chance of 95 % confidence" in page
     with pytest.raises(GateClosedError, match="deploy_average"):
         judge.deploy()
 
